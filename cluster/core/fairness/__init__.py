@@ -1,0 +1,1 @@
+"""Who may have how much: fair tree, decayed usage, quotas, fair division, victims."""

@@ -1,0 +1,112 @@
+"""`forebay bench plan`: gain over what other systems would do, and how long planning takes."""
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from forebay.cli.bench import report
+from forebay.cli.output import say
+
+if TYPE_CHECKING:
+    from forebay.cli.bench.plan_cases import Scenario
+    from jobs.core.layout import Plan
+
+_SYSTEMS = {
+    "no_action": "no action",
+    "rebalance": "Greyhound-like",
+    "repartition": "Adaptra-like",
+    "exclude_rebalance": "ResiHP-like",
+    "drop_replicas": "torchft/Oobleck-like",
+    "reroute": "ReCycle-like",
+}
+
+
+@click.command(name="plan")
+@report.options(rounds=5, quick_rounds=2)
+def command(as_json: bool, quick: bool, rounds: int) -> None:
+    """Simulated throughput on 256 devices after failures, and planning time up to 10,240 devices.
+
+    All systems are simulated by the same exact model; only planning times are measured. Rerouting and
+    exclusion are our versions of what the papers describe.
+    """
+    from forebay.cli.bench.plan_cases import scenarios
+
+    limit_s = 5.0 if quick else 10.0
+    gains = [_gain(scenario, limit_s) for scenario in scenarios()]
+    speeds = [_planning(devices, rounds, limit_s) for devices in (1_024, 10_240)]
+    figures = {"simulated": gains, "summary": _summary(gains), "planning": speeds}
+    lines = report.table(
+        ("failure", "plan", *_SYSTEMS.values()),
+        [
+            (row["scenario"], row["iteration_time"], *(_cell(row["gain"][key]) for key in _SYSTEMS))
+            for row in gains
+        ],
+    )
+    lines.append("")
+    lines += report.table(
+        ("devices", "first plan s", "whole s", "gap", "gain over no change"),
+        [(r["devices"], r["first_plan_s"], r["planning_s"], r["gap"], _cell(r["gain"])) for r in speeds],
+    )
+    report.show("plan", rounds, quick, as_json, figures, lines)
+
+
+def _gain(scenario: "Scenario", limit_s: float) -> dict[str, Any]:
+    from forebay.cli.bench.plan_cases import cluster
+    from jobs.core.layout import make_plan
+
+    say(f"{scenario.kind}: {scenario.name}")
+    plan = make_plan(cluster(256, 32, scenario.speeds, limit_s), time.monotonic)
+    times = {other.name: other.time for other in plan.alternatives}
+    return {
+        "scenario": scenario.name,
+        "kind": scenario.kind,
+        "iteration_time": plan.time,
+        "lower_bound": plan.lower_bound,
+        "gap": plan.gap,
+        "action": plan.action,
+        "gain": {key: _ratio(times[key], plan.time) for key in _SYSTEMS},
+        "planning_s": plan.planning_s,
+    }
+
+
+def _ratio(time: float | None, ours: float) -> float | None:
+    return None if time is None else time / ours
+
+
+def _cell(gain: float | None) -> str:
+    return "cannot run" if gain is None else f"{gain:.2f}x"
+
+
+def _summary(gains: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Least, median and largest gain over every system in the cases it can run."""
+    found = {}
+    for key in _SYSTEMS:
+        ratios = [row["gain"][key] for row in gains if row["gain"][key] is not None]
+        found[key] = {
+            "cases": len(ratios),
+            "min": min(ratios),
+            "median": statistics.median(ratios),
+            "max": max(ratios),
+        }
+    return found
+
+
+def _planning(devices: int, rounds: int, limit_s: float) -> dict[str, Any]:
+    from forebay.cli.bench.plan_cases import cluster, spread
+    from jobs.core.layout import make_plan
+
+    say(f"planning for {devices:,} devices")
+    plans: list[Plan] = []
+    for seed in range(rounds):
+        plans.append(make_plan(cluster(devices, 32, spread(devices, seed), limit_s), time.monotonic))
+    before = [_ratio(other.time, plan.time) for plan in plans for other in plan.alternatives[:1]]
+    known = [ratio for ratio in before if ratio is not None]
+    return {
+        "devices": devices,
+        "first_plan_s": statistics.median(plan.first_plan_s for plan in plans),
+        "planning_s": statistics.median(plan.planning_s for plan in plans),
+        "gap": statistics.median(plan.gap for plan in plans),
+        "gain": statistics.median(known) if known else None,
+    }

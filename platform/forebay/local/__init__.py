@@ -1,0 +1,1 @@
+"""Studies in one process tree, without a server."""

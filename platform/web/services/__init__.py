@@ -1,0 +1,1 @@
+"""Every write of sign-in, tokens and remembered answers."""

@@ -1,0 +1,1 @@
+"""Live streams: one listener per web process, every browser a bounded queue."""

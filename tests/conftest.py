@@ -1,0 +1,69 @@
+"""What every test can use."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import kombu.pools
+import pytest
+from django.db import connection
+
+from web.celery import app
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """The folder of reference data beside the checkout; tests that need it skip where it is absent."""
+    folder = ROOT.parent / "shared"
+    if not folder.is_dir():
+        pytest.skip("reference data (../shared) is not on this machine")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def demo() -> ModuleType:
+    """The factory of demo studies, `tests/demo.py`."""
+    spec = importlib.util.spec_from_file_location("forebay_demo", Path(__file__).parent / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    postgres_server: str, django_db_modify_db_settings_parallel_suffix: None
+) -> None:
+    """Have the server run before pytest-django creates its database."""
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker) -> Iterator[None]:
+    """Let tests that commit be cleaned up, which truncates every table; end what threads left open."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER audit_log_is_kept ON journal_auditentry")
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.fixture
+def broker_at() -> Iterator[Callable[[str], None]]:
+    """Point this process's Celery app at another broker until the test ends."""
+    before = app.conf.broker_url
+
+    def point(url: str) -> None:
+        app.conf.broker_url = url
+        app.close()
+        kombu.pools.reset()
+        app.amqp._producer_pool = None
+
+    yield point
+    point(before)

@@ -1,0 +1,1 @@
+"""The bundled workloads. None of them downloads anything."""

@@ -1,0 +1,308 @@
+"""The runs of one study on Ray: one actor per device, kept warm from run to run."""
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+from django.conf import settings
+
+from cluster.models import Device
+from jobs.models import Job
+from tuning.core.errors import WorkloadError
+from tuning.core.study import Study as Brain
+from tuning.core.study import StudyFacts, event_from_json, facts_from_json
+from tuning.core.study.actions import (
+    CheckTransfer,
+    Proceed,
+    Profile,
+    StartContainer,
+    StartTarget,
+    StopRun,
+    StopTrials,
+)
+from tuning.core.study.events import (
+    ContainerEnded,
+    Event,
+    Profiled,
+    RunLost,
+    TargetEnded,
+    TransferChecked,
+)
+from workers.actors import DeviceProcess
+from workers.bubble_process import BubbleProcess
+from workers.ray_cluster import connect, ray
+from workers.trainer.orders import (
+    ContainerOrder,
+    ProfileOrder,
+    Setting,
+    TargetOrder,
+    TransferOrder,
+    Verdict,
+)
+from workers.tuner.bubbles import board_of, is_bubble, rules_of
+
+log = structlog.get_logger(__name__)
+# How long a process may load torch and the workload's code: minutes, where many do so at once.
+LOADING_SECONDS = 300
+CALL_SECONDS = 20
+# Events after which a run does nothing more.
+Start = StartContainer | StartTarget | Profile | CheckTransfer
+FINAL_EVENTS = {"ContainerEnded", "TargetEnded", "Profiled", "TransferChecked", "RunLost"}
+
+
+@dataclass
+class Run:
+    """Something that runs on a device now; `loading` is what its process still loads before it can begin."""
+
+    id: str
+    device: str
+    actor: Any
+    fetched: int = 0
+    heard: float = field(default_factory=time.monotonic)
+    asked: Any = None
+    loading: Any = None
+
+
+class RayRunner:
+    """Starts runs, listens to them, ends them; a run that dies or falls silent becomes an event."""
+
+    def __init__(self, job: Job, silence_s: float) -> None:
+        self.job, self.silence_s = job, silence_s
+        self.actors: dict[str, Any] = {}
+        self.runs: dict[str, Run] = {}
+        self.early: list[Event] = []
+
+    def warm(self, devices: Mapping[str, Device]) -> None:
+        """Have the processes of devices start side by side, before there is something to run on them."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            connect()
+            for label, device in devices.items():
+                if label not in self.actors and not is_bubble(label):
+                    self._actor(label, device).warm.remote(self.job.spec)
+
+    def facts(self) -> StudyFacts:
+        """Ask a device's process, or else one of its own, for the facts of the study's workload.
+
+        Raises WorkloadError, and SpecError for what does not fit the workload.
+        """
+        actor = next(iter(self.actors.values()), None)
+        if actor is not None:
+            return _facts_from(actor, self.job.spec)
+        connect()
+        actor = _new_actor(None)
+        try:
+            return _facts_from(actor, self.job.spec)
+        finally:
+            ray.kill(actor)
+
+    def start(self, action: Start, brain: Brain, device: Device | None) -> None:
+        """Begin a run on its device; a failure to begin is the loss of the run."""
+        try:
+            connect()
+            actor = self._actor(action.device, device)
+            ray.get(actor.start.remote(self._order(action, brain)), timeout=CALL_SECONDS * 6)
+            loading = None if is_bubble(action.device) else actor.warm.remote(self.job.spec)
+            self.runs[action.run] = Run(action.run, action.device, actor, loading=loading)
+        except (ray.exceptions.RayError, TimeoutError) as error:
+            log.warning("runner.start_failed", run=action.run, error=str(error))
+            self._drop_actor(action.device)
+            self.early.append(RunLost(action.run, 0.0, f"could not be started: {_first_line(error)}"))
+
+    def listen(self, seconds: float, now_s: float) -> list[Event]:
+        """Return what has happened, waiting up to `seconds` for something."""
+        found, self.early = [stamped(event, now_s) for event in self.early], []
+        for run in self.runs.values():
+            if run.asked is None:
+                run.asked = run.actor.poll.remote(run.id, run.fetched)
+        if not self.runs:
+            time.sleep(0 if found else seconds)
+            return found
+        ready, _ = ray.wait([run.asked for run in self.runs.values()], num_returns=1, timeout=seconds)
+        if ready:
+            time.sleep(0.01)  # what arrives together is judged together
+        for run in list(self.runs.values()):
+            found += [stamped(event, now_s) for event in self._fetch(run)]
+        return found
+
+    def _fetch(self, run: Run) -> list[Event]:
+        ready, _ = ray.wait([run.asked], timeout=0)
+        if not ready:
+            return self._lose_if_silent(run)
+        try:
+            documents = ray.get(run.asked)
+        except ray.exceptions.RayError as error:
+            return [self._lose(run, f"its process died: {_first_line(error)}")]
+        run.asked = None
+        if documents:
+            run.heard = time.monotonic()
+        elif lost := self._lose_if_silent(run):
+            return lost
+        run.fetched += len(documents)
+        if any(document["event"] in FINAL_EVENTS for document in documents):
+            self.runs.pop(run.id, None)
+            run.actor.forget.remote(run.id)
+        return [event_from_json(document) for document in documents]
+
+    def tell(self, action: Proceed | StopTrials | StopRun) -> None:
+        """Pass a decision on; a run that is gone meanwhile needs none."""
+        run = self.runs.get(action.run)
+        if run is None:
+            return
+        if isinstance(action, Proceed):
+            run.actor.tell.remote(run.id, action.epoch, Verdict(action.stop, action.pause))
+        elif isinstance(action, StopTrials):
+            run.actor.tell.remote(run.id, None, Verdict(action.trials))
+        elif action.pause:
+            run.actor.tell.remote(run.id, None, Verdict(pause=True))
+        else:
+            run.actor.stop.remote(run.id)
+
+    def kill(self, run_id: str) -> None:
+        """End a run together with its process."""
+        run = self.runs.pop(run_id, None)
+        if run is not None:
+            self._drop_actor(run.device)
+
+    def leave(self, label: str) -> None:
+        """End the process on a device that was given back; nothing runs on it."""
+        self._drop_actor(label)
+
+    def samples(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what was sampled on lent devices since the last call; of those that answer at once."""
+        asked = {label: actor.sampled.remote() for label, actor in self.actors.items() if is_bubble(label)}
+        if not asked:
+            return {}
+        ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
+        found = {}
+        for label, answer in asked.items():
+            with contextlib.suppress(ray.exceptions.RayError):
+                found[label] = ray.get(answer) if answer in ready else []
+        return found
+
+    def close(self) -> None:
+        """End every process of the study."""
+        for device in list(self.actors):
+            self._drop_actor(device)
+
+    def _lose_if_silent(self, run: Run) -> list[Event]:
+        """A run may be silent for `silence_s`, and before that for as long as its process loads."""
+        if run.loading is not None and ray.wait([run.loading], timeout=0)[0]:
+            run.loading, run.heard = None, time.monotonic()
+        patience_s = self.silence_s + (LOADING_SECONDS if run.loading is not None else 0)
+        if time.monotonic() - run.heard <= patience_s:
+            return []
+        return [self._lose(run, f"no report for {self.silence_s:.0f} s")]
+
+    def _lose(self, run: Run, reason: str) -> RunLost:
+        self.kill(run.id)
+        return RunLost(run.id, 0.0, reason)
+
+    def _actor(self, label: str, device: Device | None) -> Any:
+        if label not in self.actors:
+            self.actors[label] = new_bubbles(label) if is_bubble(label) else _new_actor(device)
+        return self.actors[label]
+
+    def _drop_actor(self, label: str) -> None:
+        actor = self.actors.pop(label, None)
+        if actor is not None:
+            ray.kill(actor)
+
+    def _order(self, action: Start, brain: Brain) -> Any:
+        setting = _setting(self.job, brain)
+        if isinstance(action, StartContainer):
+            return ContainerOrder(
+                action.run,
+                setting,
+                action.members,
+                action.from_epoch,
+                action.until_epoch,
+                action.rungs,
+                action.fused,
+                keep_models=not brain.state.transfers,
+            )
+        if isinstance(action, StartTarget):
+            return TargetOrder(
+                action.run,
+                setting,
+                action.trial,
+                action.config,
+                action.seed,
+                action.epochs,
+                action.checkpoint,
+                action.variant,
+            )
+        if isinstance(action, CheckTransfer):
+            return TransferOrder(action.run, setting, action.members)
+        return ProfileOrder(action.run, setting, action.shapes, action.trials, action.full_width)
+
+
+def _facts_from(actor: Any, spec: dict[str, Any]) -> StudyFacts:
+    try:
+        return facts_from_json(ray.get(actor.facts.remote(spec), timeout=LOADING_SECONDS))
+    except ray.exceptions.RayError as error:
+        raise WorkloadError(f"the workload cannot be used: {_first_line(error)}") from error
+
+
+def stamped(event: Event, now_s: float) -> Event:
+    """Return the event with the study's own time, which the device's process does not know."""
+    if isinstance(event, ContainerEnded | TargetEnded | Profiled | TransferChecked | RunLost):
+        return replace(event, at_s=now_s)
+    return event
+
+
+def study_folder(job: Job) -> Path:
+    """Return where a study keeps its checkpoints until it ends."""
+    return Path(settings.DATA_DIR) / "studies" / str(job.pk)
+
+
+def _setting(job: Job, brain: Brain) -> Setting:
+    spec = brain.spec
+    return Setting(
+        workload=spec.workload,
+        folder=str(study_folder(job)),
+        data_seed=brain.data_seed,
+        parameters=spec.parameters,
+        scaling=spec.scaling,
+        parametrization=spec.parametrization,
+        checkpoint_every=spec.checkpoint_every,
+        threads=1,
+    )
+
+
+def _new_actor(device: Device | None) -> Any:
+    gpu = device is not None and device.kind != "cpu"
+    environment = {"OMP_NUM_THREADS": "1"}
+    if search_path := os.environ.get("PYTHONPATH"):  # where the operator's own workloads are found
+        environment["PYTHONPATH"] = search_path
+    options: dict[str, Any] = {
+        "num_cpus": 1,
+        "num_gpus": 1 if gpu else 0,
+        "max_concurrency": 8,
+        "max_restarts": 0,
+        "runtime_env": {"env_vars": environment},
+    }
+    return ray.remote(DeviceProcess).options(**options).remote()
+
+
+def new_bubbles(label: str) -> Any:
+    """Make the actor that stands for the bubbles of a device; it needs no device of its own."""
+    environment = {"OMP_NUM_THREADS": "1"}
+    if search_path := os.environ.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = search_path
+    options: dict[str, Any] = {
+        "num_cpus": 0,
+        "max_concurrency": 8,
+        "max_restarts": 0,
+        "runtime_env": {"env_vars": environment},
+    }
+    return ray.remote(BubbleProcess).options(**options).remote(board_of(label), rules_of(label))
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return (lines[-1] if lines else type(error).__name__)[:500]
