@@ -12,6 +12,15 @@ from django.db import connection
 from web.celery import app
 
 ROOT = Path(__file__).resolve().parent.parent
+MESSAGE_CHARACTERS = 600
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """End with one short line for each failure: messages of page tests are screens long."""
+    for report in (row for kind in ("failed", "error") for row in terminalreporter.stats.get(kind, [])):
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = " ".join(str(crash.message if crash else report.longrepr).split())[:MESSAGE_CHARACTERS]
+        terminalreporter.write_line(f"FAILED {report.nodeid} line {crash.lineno if crash else '?'}: {message}")
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ def _announce() -> Path:
         os.environ["DATABASE_URL"] = f"postgresql://forebay@/forebay?host={folder}/pg"
         os.environ["BROKER_URL"] = f"redis+socket://{folder}/valkey.sock?virtual_host=0"
         os.environ["FOREBAY_DATA"] = str(folder / "data")
+        (folder / "static").mkdir()
         os.environ["FOREBAY_STATIC"] = str(folder / "static")
         os.environ.setdefault("FOREBAY_DEBUG", "true")
     return Path(os.environ[RUNTIME])

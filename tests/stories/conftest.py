@@ -18,6 +18,7 @@ from forebay.supervisor.runtime import Runtime, read_runtime
 
 # Patience for a crowded machine; a page that is quick passes as quickly as before.
 expect.set_options(timeout=60_000)
+ENDED = ("completed", "failed", "cancelled")
 EMBEDDED = {"DATABASE_URL", "BROKER_URL", "RAY_ADDRESS", "FOREBAY_STATIC", "FOREBAY_DEBUG", "FOREBAY_DATA"}
 CHROMIUM = os.environ.get("FOREBAY_CHROMIUM", "/usr/bin/chromium")
 ARGUMENTS = [
@@ -127,6 +128,16 @@ def platform() -> Iterator[Platform]:
     yield running
     running.run("down", "--data-dir", str(data))
     DataDirectory(data).delete_contents()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(platform: Platform) -> Iterator[None]:
+    """A story that stopped half-way must not keep the devices from the next one."""
+    yield
+    for job in platform.items("jobs"):
+        if job["state"] not in ENDED:
+            platform.api("POST", f"jobs/{job['id']}/cancel")
+            platform.wait(job["id"], *ENDED)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "digits.yaml"
 
 

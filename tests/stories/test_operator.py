@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 
 
 def test_a_cordoned_device_takes_nothing_new_until_it_is_given_back(platform, page):

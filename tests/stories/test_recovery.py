@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from workers.trainer.parallel.data import Packer, load_corpus
 
-pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
 PATIENCE_MS = 240_000
 LEARNED = 26  # steps after which a rank's own past is known
 FACTOR = "10"

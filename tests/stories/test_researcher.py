@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from safetensors.torch import load_file
 
-pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 DONE_MS = 240_000
 
 

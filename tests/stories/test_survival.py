@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import redis
 
-pytestmark = [pytest.mark.xdist_group("platform"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
 TRIALS, EPOCHS = 14, 25
 
 

@@ -20,6 +20,13 @@ DEFAULT_NAME = "forebay"
 ROOT_HOME = Path("/var/lib/forebay")
 
 
+def root_home() -> Path:
+    """`ROOT_HOME`, which every account may pass and nobody but root may list, whatever the umask."""
+    ROOT_HOME.mkdir(parents=True, exist_ok=True)
+    ROOT_HOME.chmod(0o711)
+    return ROOT_HOME
+
+
 @dataclass(frozen=True)
 class Account:
     """An operating system account."""

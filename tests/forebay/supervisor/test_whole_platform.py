@@ -19,7 +19,7 @@ from forebay.supervisor.directory import CLONE, DataDirectory
 from forebay.supervisor.runtime import READY, Runtime, read_runtime
 
 # Under pytest-xdist one worker runs all of these: they share one platform.
-pytestmark = pytest.mark.xdist_group("platform")
+pytestmark = pytest.mark.platform
 PARTS = ("web", "tuner", "coordinator", "recovery", "beat", "valkey", "postgres")
 RECOVERY_S = 60
 EMBEDDED = {"DATABASE_URL", "BROKER_URL", "RAY_ADDRESS", "FOREBAY_STATIC", "FOREBAY_DEBUG", "FOREBAY_DATA"}

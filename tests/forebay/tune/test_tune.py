@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,15 @@ class Interrupting(Rings):
         return super().metrics(output, target)
 
 
+@pytest.fixture
+def _heeds_interrupts() -> Iterator[None]:
+    """A test run in a shell's background ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_heeds_interrupts")
 def test_an_interrupted_study_resumes_to_the_exact_number_of_trials(tmp_path: Path) -> None:
     workload = Interrupting()
     workload.flag = tmp_path / "evaluations"

@@ -12,7 +12,7 @@ from telemetry.models import FailureEvent, Verdict
 PATIENCE_S = 240.0
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("platform"),
+    pytest.mark.platform,
     pytest.mark.timeout(600),
 ]
 

@@ -23,7 +23,7 @@ from workers.tuner.runner import RayRunner
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("platform"),
+    pytest.mark.platform,
     pytest.mark.timeout(600),
 ]
 SPACE = {

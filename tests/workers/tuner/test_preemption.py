@@ -31,7 +31,7 @@ from workers.tuner.driver import drive_study
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("platform"),
+    pytest.mark.platform,
     pytest.mark.timeout(600),
 ]
 PATIENCE_S = 240
