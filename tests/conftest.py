@@ -20,7 +20,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in (row for kind in ("failed", "error") for row in terminalreporter.stats.get(kind, [])):
         crash = getattr(report.longrepr, "reprcrash", None)
         message = " ".join(str(crash.message if crash else report.longrepr).split())[:MESSAGE_CHARACTERS]
-        terminalreporter.write_line(f"FAILED {report.nodeid} line {crash.lineno if crash else '?'}: {message}")
+        line = crash.lineno if crash else "?"
+        terminalreporter.write_line(f"FAILED {report.nodeid} line {line}: {message}")
 
 
 @pytest.fixture(scope="session")

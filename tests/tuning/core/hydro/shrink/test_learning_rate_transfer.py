@@ -1,10 +1,10 @@
 """The point of it all: the best learning rate of a narrow model is the best of the wide one.
 
 A four-layer ReLU network of width 512 on scikit-learn's digits, learning rates over a grid of powers of two,
-ranked by the training loss at the end, a mean over seeds: of one seed the ranks near the best rate are chance.
+ranked by the training loss at the end: a mean over seeds, for by one seed the order near the best is chance.
 Adam's grid ends at four times the best rate; above it a narrow model diverges before the wide one does.
-The table of the Hydro paper multiplies the learning rate of hidden weights by the ratio under SGD too, which is
-Adam's rule; its failure is reproduced here.
+The table of the Hydro paper multiplies the learning rate of hidden weights by the ratio under SGD too, which
+is Adam's rule; its failure is reproduced here.
 """
 
 from collections.abc import Iterator
