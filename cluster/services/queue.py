@@ -129,6 +129,16 @@ def set_wanted(job_id: UUID, devices: int) -> None:
 
 
 @transaction.atomic
+def set_lends(job_id: UUID, lends: bool) -> None:
+    """Note whether others may work in the idle moments of a job's devices."""
+    entry = _present(job_id)
+    if entry is not None and entry.demand.get("lends", False) != lends:
+        entry.demand = {**entry.demand, "lends": lends}
+        entry.save(update_fields=["demand"])
+        ring_coordinator()
+
+
+@transaction.atomic
 def hold_queue(*, name: ClusterName, actor: str, reason: str) -> Coordinator:
     """Start nothing more until the queue is released; what runs goes on."""
     return _set_held(name, actor, reason or "held by an operator")

@@ -68,7 +68,9 @@ def demand_of(kind: str, spec: Mapping[str, Any], fields: Scheduling, now_s: flo
 def _gang_of_processes(spec: Mapping[str, Any], fields: Scheduling, now_s: float) -> Demand:
     """Return the gang for a job of so many processes; where there are only cores, processes share them."""
     wanted = spec.get("devices")
-    demand = gang_demand(fields, now_s, devices=wanted if isinstance(wanted, int) else 1)
+    replicas = spec.get("layout", {}).get("replicas", ())
+    lends = bool(spec.get("lend_bubbles")) and any(len(row["stages"]) > 1 for row in replicas)
+    demand = gang_demand(fields, now_s, devices=wanted if isinstance(wanted, int) else 1, lends=lends)
     real = Device.objects.filter(node__is_simulated=False).exclude(state=DeviceState.LOST)
     kinds = dict.fromkeys(real.values_list("kind", flat=True))
     cores = real.filter(kind=CORES).count()

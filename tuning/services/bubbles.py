@@ -12,6 +12,7 @@ from django.utils import timezone
 from cluster.core.coordinator import LendingPolicy
 from cluster.models import Device
 from cluster.services.accounting import add_recovered
+from cluster.services.queue import set_lends
 from jobs.core.errors import JobMovedOn
 from jobs.core.states import ENDED, JobKind
 from jobs.models import Job
@@ -36,6 +37,7 @@ def switch_lending(*, job_id: UUID, lending: bool, actor: str, reason: str = "")
     row.switched_off, row.actor, row.reason = not lending, actor[:200], reason[:1000]
     row.stops, row.rests_until = 0, None
     row.save()
+    set_lends(job.pk, lending)
     data = {"id": str(job.pk), "lending": lending, "actor": actor, "reason": reason}
     record(job.stream, [Fact("lending.switched", data)])
     audit(actor=actor, action="job.lending", target=f"job:{job.pk}", team_id=job.team_id, detail=data)

@@ -28,7 +28,10 @@ class StudyHandler:
     own_fields = ("devices",)
 
     def demand(self, spec: Mapping[str, Any], fields: Scheduling, now_s: float) -> Demand:
-        """Return what a study asks of the queue: from one device on, or none where it uses bubbles only."""
+        """Return what a study asks of the queue.
+
+        From one device on, or none where it uses bubbles only; where it may use them, it begins in them.
+        """
         faults = [
             (f"/spec/{name}", "a study takes single devices: give devices")
             for name in ("tasks", "devices_per_task")
@@ -38,7 +41,8 @@ class StudyHandler:
             raise InvalidSpec(faults)
         if spec.get("bubbles") == "only":
             return gang_demand(replace(fields, devices=None), now_s, devices=0)
-        return elastic_demand(replace(fields, devices=spec.get("devices")), now_s)
+        borrows = spec.get("bubbles") == "allowed"
+        return elastic_demand(replace(fields, devices=spec.get("devices")), now_s, borrows=borrows)
 
     def check(self, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Return the complete spec; raise InvalidSpec with a pointer and a sentence for every fault."""

@@ -30,6 +30,8 @@ class Demand:
         speeds: (kind, speed there relative to the others), where it depends on the kind; absent is 1.
         speedup: speed of an elastic job on 1, 2, ... devices; empty where each adds as much as the first.
         keeps: share of its own speed that it keeps beside another job on the same devices; 0: it shares none.
+        lends: while it runs, others may work in the idle moments of its devices.
+        borrows: of an elastic job, while somebody lends it starts without a device and takes its first one later.
     """
 
     tasks: tuple[TaskShape, ...]
@@ -48,6 +50,8 @@ class Demand:
     speeds: tuple[tuple[str, float], ...] = ()
     speedup: tuple[float, ...] = ()
     keeps: float = 0.0
+    lends: bool = False
+    borrows: bool = False
 
     def __post_init__(self) -> None:
         if self.elastic and (len(self.tasks) != 1 or self.tasks[0].devices != 1):

@@ -3,7 +3,8 @@
 A gang is one unit. An elastic job is one unit per device: the first stands in the queue like any job, each
 further one a step below the one before it. Classes decide among units, so devices fill like water: nobody
 gets a second device while somebody who is as important has none, and a further device is given back at once
-when it is a first device for somebody else.
+when it is a first device for somebody else. Where a running job lends the idle moments of its devices, an
+elastic job that uses such moments starts at once, and its first device is asked for from then on.
 """
 
 from collections.abc import Sequence
@@ -83,10 +84,11 @@ class Units:
 def units_of(entries: Sequence[Entry], now: float) -> Units:
     """Return the units of all jobs, in the jobs' order."""
     units = Units()
+    lent = any(entry.demand.lends and entry.state is EntryState.RUNNING for entry in entries)
     for entry in entries:
         base = _view(entry, now)
         if entry.demand.elastic:
-            _elastic(units, entry, base)
+            _elastic(units, entry, base, lent=lent)
         else:
             units.add(_with_rows(base, entry, entry.held), entry, entry.held)
     return units
@@ -135,7 +137,7 @@ def _with_rows(view: JobView, entry: Entry, rows: Sequence[Held]) -> JobView:
     )
 
 
-def _elastic(units: Units, entry: Entry, base: JobView) -> None:
+def _elastic(units: Units, entry: Entry, base: JobView, *, lent: bool) -> None:
     demand = entry.demand
     view = replace(base, tasks=(TaskShape(1, 1, demand.tasks[0].milli, demand.tasks[0].memory_bytes),))
     by_state: dict[AllotmentState, list[Held]] = {state: [] for state in AllotmentState}
@@ -155,7 +157,7 @@ def _elastic(units: Units, entry: Entry, base: JobView) -> None:
         number += 1
     if entry.state is EntryState.WAITING:
         if not number:
-            units.add(view, entry)
+            units.add(replace(view, tasks=()) if lent and demand.borrows else view, entry)
         return
     for further in range(number, min(demand.most_units, number + GROWTH)):
         units.add(_unit(view, entry, further, []), entry)

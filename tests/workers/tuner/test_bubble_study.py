@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.models import Allotment
+from cluster.core.queue import Demand
+from cluster.core.requests import gang
+from cluster.models import Allotment, Device, Team, User
+from cluster.services.queue import enter_queue
+from jobs.models import Job
+from jobs.services.coordination import coordinate
 from journal.queries import events_after
 from tuning.models import Container, Trial
 from workers.bubble_process import BubbleProcess
@@ -35,10 +40,25 @@ def in_the_usual_class(label: str):
     )
 
 
-def test_a_study_without_a_device_is_trained_in_bubbles(submit_study, tmp_path, monkeypatch) -> None:
+def lent_out(team, owner) -> None:
+    """A training job that lends holds every device."""
+    demand = Demand(gang(Device.objects.count()), lends=True)
+    job = Job.objects.create(kind="training", team=team, owner=owner, spec={"lend_bubbles": True})
+    enter_queue(job_id=job.pk, job_kind="training", label="gpt", team=team, owner=owner, demand=demand,
+                declared={})  # fmt: skip
+    coordinate()
+    assert Allotment.objects.filter(entry_id=job.pk).count() == Device.objects.count()
+
+
+@pytest.mark.parametrize("bubbles", ["only", "allowed"])
+def test_a_study_without_a_device_is_trained_in_bubbles(
+    submit_study, tmp_path, monkeypatch, bubbles: str
+) -> None:
     monkeypatch.setenv("FOREBAY_BUBBLES", str(tmp_path))
     monkeypatch.setattr("workers.tuner.runner.new_bubbles", in_the_usual_class)
-    job = submit_study(trials=3, epochs=2, scaling=8, top_k=1, eager=1.0, bubbles="only")
+    if bubbles == "allowed":
+        lent_out(Team.objects.get(), User.objects.get())
+    job = submit_study(trials=3, epochs=2, scaling=8, top_k=1, eager=1.0, bubbles=bubbles)
     index = str(this_machine().devices[0].index)
     owner = subprocess.Popen(
         [sys.executable, str(OWNER), str(board_path("own")), "", index], stdout=subprocess.DEVNULL

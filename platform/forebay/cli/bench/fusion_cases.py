@@ -87,7 +87,7 @@ class Cnn(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Two encoder layers of width 32 over 32 characters: a surrogate at S = 8 of one of width 256."""
+    """Two encoder layers of width 16 over 32 characters: a surrogate at S = 16 of one of width 256."""
 
     def __init__(self, width: int = 16, length: int = 32, symbols: int = 96) -> None:
         super().__init__()

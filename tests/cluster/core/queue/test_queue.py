@@ -103,7 +103,7 @@ class Queue:
                 assert held == 0
                 assert entry.job_id in self.waits
                 assert self.waits[entry.job_id].message
-            if entry.state is EntryState.RUNNING and entry.demand.elastic:
+            if entry.state is EntryState.RUNNING and entry.demand.elastic and not entry.demand.borrows:
                 assert self.holds(entry.job_id)
         assert min(free.values()) >= 0
         positions = sorted(w.position for w in self.waits.values() if w.position is not None)
@@ -120,8 +120,14 @@ def fixed(count, **fields):
 
 
 DEMANDS = st.one_of(
-    st.builds(elastic, st.integers(1, 6), job_class=st.integers(0, 1)),
-    st.builds(fixed, st.integers(0, 5), job_class=st.integers(0, 1), limit_s=st.none() | st.just(300.0)),
+    st.builds(elastic, st.integers(1, 6), job_class=st.integers(0, 1), borrows=st.booleans()),
+    st.builds(
+        fixed,
+        st.integers(0, 5),
+        job_class=st.integers(0, 1),
+        limit_s=st.none() | st.just(300.0),
+        lends=st.booleans(),
+    ),
     st.builds(lambda m: Demand((TaskShape(1, 1, m),)), st.sampled_from([250, 500, 700])),
     st.builds(lambda n: Demand((TaskShape(n, 2),), kinds=("old",)), st.integers(1, 2)),
 )
@@ -269,3 +275,35 @@ def test_a_queue_clock_goes_there_and_back(since_s, speed, wall_s):
     clock = QueueClock(since_s, speed)
     assert clock.wall_s(clock.queue_s(wall_s)) == pytest.approx(wall_s, abs=1e-3)
     assert clock.queue_s(since_s + 10) == pytest.approx(since_s + 10 * speed, abs=1e-3)
+
+
+def test_while_somebody_lends_a_borrower_starts_at_once_and_gets_its_device_in_its_turn():
+    queue = Queue([NodeView("a", 2, "new")])
+    queue.submit("lender", fixed(2, lends=True))
+    queue.settle()
+    queue.now += 1
+    queue.submit("earlier", elastic(1))
+    queue.now += 1
+    queue.submit("borrower", elastic(2, borrows=True))
+    queue.settle()
+    states = {name: entry.state.value for name, entry in queue.entries.items()}
+    assert states == {"lender": "running", "earlier": "waiting", "borrower": "running"}
+    assert not queue.entries["borrower"].held
+    queue.entries.pop("lender")
+    queue.now += 1
+    queue.settle()
+    assert (len(queue.holds("earlier")), len(queue.holds("borrower"))) == (1, 1)
+    queue.check()
+
+
+def test_where_nobody_lends_a_borrower_waits_like_any_job():
+    queue = Queue([NodeView("a", 1, "new")])
+    queue.submit("closed", fixed(1))
+    queue.now += 1
+    queue.submit("borrower", elastic(2, borrows=True))
+    queue.settle()
+    assert queue.entries["borrower"].state is EntryState.WAITING
+    assert queue.waits["borrower"].message
+    queue.entries["closed"] = replace(queue.entries["closed"], demand=fixed(1, lends=True))
+    queue.settle()
+    assert queue.entries["borrower"].state is EntryState.RUNNING
