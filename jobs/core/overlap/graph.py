@@ -54,6 +54,8 @@ class Graph:
         budget_bytes: hard limit of the peak, or None.
         compute_slowdown, comm_slowdown: while compute and some communication run together, each progresses
             at the rate 1 / (1 + slowdown).
+        bucket_is_one_storage: the results of merged communications lie in one buffer, which goes when the last
+            of them does; PyTorch's coalesced collectives give a storage to each.
     """
 
     nodes: tuple[Node, ...]
@@ -61,6 +63,7 @@ class Graph:
     budget_bytes: float | None = None
     compute_slowdown: float = 0.0
     comm_slowdown: float = 0.0
+    bucket_is_one_storage: bool = True
 
     @cached_property
     def groups(self) -> tuple[str, ...]:

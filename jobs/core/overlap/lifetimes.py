@@ -60,13 +60,14 @@ class Lifetimes:
             issued |= 1 << member
         buckets = state.buckets | {step} if len(step) > 1 else state.buckets
         bucket_of = {member: bucket for bucket in buckets for member in bucket}
-        units = {bucket_of.get(s, (s,)) for s in self._affected(step, bucket_of)}
+        affected = self._affected(step, bucket_of)
+        whole = bucket_of if self.graph.bucket_is_one_storage else {}
         live = during
-        for unit in units:
-            if self._released(unit, issued, bucket_of):
-                before = self._released(unit, state.issued, bucket_of)
-                live -= 0 if before else sum(nodes[member].size_bytes for member in unit)
-                buckets -= {unit}
+        for unit in {whole.get(storage, (storage,)) for storage in affected}:
+            if self._released(unit, issued, bucket_of) and not self._released(unit, state.issued, bucket_of):
+                live -= sum(nodes[member].size_bytes for member in unit)
+        touched = {bucket_of[storage] for storage in affected if storage in bucket_of}
+        buckets -= {bucket for bucket in touched if self._released(bucket, issued, bucket_of)}
         return MemoryState(issued, live, buckets), during
 
     def _affected(self, step: Bucket, bucket_of: dict[int, Bucket]) -> set[int]:

@@ -34,7 +34,8 @@ def memory_profile(graph: Graph, steps: Steps) -> MemoryProfile:
     release = release_steps(graph, steps)
     freed: list[float] = [0] * (len(steps) + 1)
     for step in steps:
-        freed[release[step[0]]] += sum(graph.nodes[member].size_bytes for member in step)
+        for member in step:
+            freed[release[member]] += graph.nodes[member].size_bytes
     live: float = 0
     profile: list[float] = []
     for position, step in enumerate(steps):
@@ -63,7 +64,7 @@ def release_steps(graph: Graph, steps: Steps) -> list[int]:
         for storage in graph.roots[output]:
             release[storage] = count
     for step in steps:
-        if len(step) > 1:
+        if len(step) > 1 and graph.bucket_is_one_storage:
             last = max(release[member] for member in step)
             for member in step:
                 release[member] = last

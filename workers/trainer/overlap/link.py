@@ -4,6 +4,7 @@ A collective completes when its group's link would have carried it: start at iss
 then alpha + bytes / bandwidth. The link costs no processor time, so that overlap is possible on few cores.
 """
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -96,9 +97,9 @@ class LinkRun:
             flights[node] = (end, args[0])
         elif WAIT in operation.traits:
             source = node.args[0]
-            # From a part of a merged collective to the collective, and no further.
-            while isinstance(source, Node) and source.name not in self.link_s and source.all_input_nodes:
-                source = source.all_input_nodes[0]
+            # A merged collective is waited for by its parts; each part has the name of what was merged.
+            if isinstance(source, Node) and source.target is operator.getitem:
+                source = source.args[0]
             if isinstance(source, Node) and source in flights:
                 _sleep_until(flights.pop(source)[0])
 

@@ -18,7 +18,7 @@ from jobs.core.overlap.assembly import WorkGraph, assemble
 from jobs.core.overlap.clusters import read_cluster
 from jobs.core.overlap.graph import Graph, Kind, Node, Steps
 from jobs.core.overlap.memory import peak_bytes
-from jobs.core.overlap.operations import CapturedProgram
+from jobs.core.overlap.operations import COLLECTIVE, CapturedProgram
 from jobs.core.overlap.planner import Plan, make_plan
 from jobs.core.overlap.program import Program
 from jobs.core.overlap.rewriting import plan_digests, reorder
@@ -109,6 +109,7 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         {
             "order": name,
+            "messages": _messages(moved[name]),
             "estimated_s": makespan_s(graph, steps),
             "times_s": found[name],
             "estimated_peak_bytes": peak_bytes(graph, steps),
@@ -123,6 +124,10 @@ def measure(request: Mapping[str, Any]) -> dict[str, Any]:
         "other_load": other,
         "max_rel_error": relative_error(whole, tiles),
     }
+
+
+def _messages(program: CapturedProgram) -> int:
+    return sum(COLLECTIVE in operation.traits for operation in program.operations)
 
 
 def _rounds(
@@ -180,7 +185,8 @@ class _Timed:
     alpha_s: float
 
     def graph(self, profile: Mapping[str, float]) -> Graph:
-        return Graph(tuple(self._node(node, profile) for node in self.work.nodes), self.work.outputs)
+        nodes = tuple(self._node(node, profile) for node in self.work.nodes)
+        return Graph(nodes, self.work.outputs, bucket_is_one_storage=False)
 
     def _node(self, node: Node, profile: Mapping[str, float]) -> Node:
         if node.kind is Kind.COMM:

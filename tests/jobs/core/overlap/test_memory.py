@@ -1,9 +1,15 @@
 """Lifetimes of storages: who keeps what alive, and until when."""
 
-import pytest
+import random
+from dataclasses import replace
 
-from jobs.core.overlap import memory_profile, read_graph
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs.core.overlap import make_plan, memory_profile, read_graph
 from jobs.core.overlap.graph import given_order
+from jobs.core.overlap.lifetimes import Lifetimes, MemoryState
 
 
 def profile(nodes, **more):
@@ -76,3 +82,31 @@ def test_the_peak_is_a_whole_number_when_all_sizes_are() -> None:
     peak = memory_profile(graph, given_order(graph)).peak_bytes
     assert isinstance(peak, int)
     assert peak == 2**60 + 4
+
+
+@given(st.integers(0, 10**9), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_what_the_searches_prune_by_is_the_profile_of_the_order(reference, seed, one_storage) -> None:
+    graph = read_graph(reference.random_graph(random.Random(seed), 12, merge=True))
+    graph = replace(graph, bucket_is_one_storage=one_storage)
+    steps = make_plan(graph, "bucketed").chosen.steps
+    lifetimes, state, found = Lifetimes(graph), MemoryState(), []
+    for step in steps:
+        state, during = lifetimes.after(state, step)
+        found.append(during)
+    assert found == list(memory_profile(graph, steps).live_bytes)
+
+
+def test_merged_results_go_together_from_one_buffer_and_one_by_one_from_their_own() -> None:
+    nodes = [
+        compute("a", 1), comm("r", 10, ["a"]), comm("s", 100, ["a"]), wait("v", "r"), wait("w", "s"),
+        compute("x", 1000, ["v"]), compute("y", 10_000, ["w"]), compute("z", 100_000, ["y"]),
+    ]  # fmt: skip
+    graph = read_graph({"nodes": nodes, "outputs": ["z"]})
+    steps = [(0,), (1, 2), (3,), (4,), (5,), (6,), (7,)]
+    live = {
+        flag: list(memory_profile(replace(graph, bucket_is_one_storage=flag), steps).live_bytes)
+        for flag in (True, False)
+    }
+    assert live[True] == [1, 111, 111, 110, 1110, 10_110, 110_000]
+    assert live[False] == [1, 111, 111, 110, 1110, 10_100, 110_000]

@@ -54,19 +54,24 @@ def test_ranks_with_different_plans_are_told_before_anything_runs(compiled):
         assert "different collectives in group tp; nothing was run" in rank["differing"]
 
 
+POLICIES = ["serial", "round-robin", "bucketed"]
+# Long enough that the small messages of four tiles are merged.
+ALPHA_S = 0.004
+
+
 @pytest.fixture(scope="module")
 def measured():
     """What both ranks of a real run over an emulated link say."""
-    link = {"alpha_s": 0.001, "bytes_per_s": 1e8}
-    request = {"mode": "measure", "program": "tp-transformer", "tiles": 2, "rounds": 1, **link}
-    return run_peers({**request, "policies": ["serial", "round-robin"], "random": 1})
+    link = {"alpha_s": ALPHA_S, "bytes_per_s": 1e8}
+    request = {"mode": "measure", "program": "tp-transformer", "tiles": 4, "rounds": 1, **link}
+    return run_peers({**request, "policies": POLICIES, "random": 1})
 
 
 def test_tiles_in_any_order_agree_with_the_original_on_real_processes(measured):
     assert len(measured) == 2
     for rank in measured:
         assert 0 < rank["max_rel_error"] < 1e-5
-        assert [row["order"] for row in rank["rows"]] == ["serial", "round-robin", "random 0"]
+        assert [row["order"] for row in rank["rows"]] == [*POLICIES, "random 0"]
         assert all(row["equals_serial"] for row in rank["rows"])
 
 
@@ -82,3 +87,11 @@ def test_every_order_is_timed_in_every_round_and_both_ranks_estimate_alike(measu
         assert rank["other_load"] is None or 0 <= rank["other_load"] <= 1
     first, second = ([row["estimated_s"] for row in rank["rows"]] for rank in measured)
     assert first == second
+
+
+def test_no_order_is_done_before_its_messages_are(measured):
+    for rank in measured:
+        merged = [row for row in rank["rows"] if row["messages"] < rank["rows"][0]["messages"]]
+        assert [row["order"] for row in merged] == ["bucketed"]
+        for row in rank["rows"]:
+            assert min(row["times_s"]) >= row["messages"] * ALPHA_S
