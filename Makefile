@@ -43,7 +43,7 @@ $(BIN)/python:
 # pytest exits with 5 where ARGS leave one of the two halves without a test.
 test: export OMP_NUM_THREADS = 1
 test: setup
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not platform" $(ARGS); others=$$?; \
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not platform" $(ARGS); others=$$?; \
 	$(BIN)/python -m pytest -q -m platform $(ARGS); whole=$$?; \
 	for code in $$others $$whole; do test $$code -eq 0 -o $$code -eq 5 || exit $$code; done
 
