@@ -54,8 +54,8 @@ class Graph:
         budget_bytes: hard limit of the peak, or None.
         compute_slowdown, comm_slowdown: while compute and some communication run together, each progresses
             at the rate 1 / (1 + slowdown).
-        bucket_is_one_storage: the results of merged communications lie in one buffer, which goes when the last
-            of them does; PyTorch's coalesced collectives give a storage to each.
+        bucket_is_one_storage: the results of merged communications lie in one buffer, which goes when the
+            last of them does; PyTorch's coalesced collectives give a storage to each.
     """
 
     nodes: tuple[Node, ...]

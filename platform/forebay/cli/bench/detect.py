@@ -12,6 +12,9 @@ from forebay.cli.output import say
 HEALTHY_STEPS, INJECTIONS = (100_000, 2_000), (1_000, 60)
 # Jitter of the healthy jobs, as a share of the time.
 JITTERS = (0.02, 0.05, 0.1)
+MODEL_JITTER = 0.01
+REAL_STEPS = (200, 60)
+WARM_UP = 3  # steps of a simulated job that take long whatever their work
 
 
 @click.command(name="detect")
@@ -23,15 +26,19 @@ def command(as_json: bool, quick: bool, rounds: int) -> None:
     """
     healthy = [_healthy(jitter, HEALTHY_STEPS[quick] // len(JITTERS)) for jitter in JITTERS]
     injected = _injected(INJECTIONS[quick])
-    cost = _cost(rounds)
-    figures = {"healthy": healthy, "injections": injected, "cost": cost}
+    cost, model = _cost(rounds), _model(REAL_STEPS[quick])
+    figures = {"healthy": healthy, "injections": injected, "cost": cost, "model": model}
     lines = report.table(
         ("jitter", "steps", "our alarms", "1.25x threshold", "relative score"),
         [tuple(row.values()) for row in healthy],
     )
     lines += ["", f"injections: {injected['right']} of {injected['injections']} right and nothing else"]
     lines += [f"steps until detected: median {injected['delay_median']:.3g}, 95 % {injected['delay_95']:.3g}"]
-    lines += [f"10,240 devices: {cost['cpu_median_s'] * 1e3:.1f} ms of CPU a step"]
+    lines += [f"10,240 devices: {cost['cpu_median_s'] * 1e3:.1f} ms of CPU a step", ""]
+    lines += report.table(
+        ("workload model", "jitter", "micro-batches", "error of one", "error of an iteration"),
+        [tuple(row.values()) for row in model],
+    )
     report.show("detect", rounds, quick, as_json, figures, lines)
 
 
@@ -79,6 +86,36 @@ def _injected(count: int) -> dict[str, Any]:
         "delay_median": statistics.median(delays) if delays else None,
         "delay_95": delays[int(0.95 * len(delays))] if delays else None,
     }
+
+
+def _model(steps: int) -> list[dict[str, Any]]:
+    """Mean errors of the workload model, on held-out work: simulated, and of a real run on this machine."""
+    from forebay.cli.bench.detect_cases import SimulatedJob
+    from forebay.cli.bench.detect_model import errors, real_run
+
+    say("the workload model")
+    batches = SimulatedJob(4, 2, 1, MODEL_JITTER, seed=0).steps(steps)
+    rows = {
+        (step, number): [batch.tokens[number], batch.sum_sq[number], batch.compute_s[number]]
+        for step, batch in enumerate(batches)
+        for number in range(len(batch.tokens))
+        if step >= WARM_UP and batch.stage[number] == 0
+    }
+    kinds: list[tuple[str, float | None, int, dict[str, Any]]]
+    kinds = [("simulated", MODEL_JITTER, len(rows), errors(rows))]
+    kinds += [
+        (f"this machine, stage {row['stage']}", None, row["microbatches"], row) for row in real_run(steps)
+    ]
+    return [
+        {
+            "run": name,
+            "jitter": jitter,
+            "microbatches": count,
+            "microbatch_mape": found["microbatch_mape"],
+            "iteration_mape": found["iteration_mape"],
+        }
+        for name, jitter, count, found in kinds
+    ]
 
 
 def _cost(rounds: int) -> dict[str, Any]:

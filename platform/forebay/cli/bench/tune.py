@@ -7,6 +7,7 @@ configurations.
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -22,6 +23,7 @@ import click
 from forebay.cli.bench import report
 from forebay.cli.errors import CommandError, Exit
 from forebay.cli.output import say
+from forebay.supervisor.process import follow_parent
 
 WORKLOADS = ("digits-mlp", "mnist-cnn", "mnist1d-conv", "pydoc-gpt")
 BASELINES = ("ray", "optuna")
@@ -149,7 +151,14 @@ def _timed(command: list[str]) -> tuple[float, dict[str, Any]]:
     """Run a command, and return its wall seconds and the JSON on its last line."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_TRAIN_V2_ENABLED": "0"}
     started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+        preexec_fn=follow_parent(signal.SIGTERM),
+    )
     seconds = time.perf_counter() - started
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]

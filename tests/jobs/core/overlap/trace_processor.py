@@ -1,7 +1,7 @@
 """What Perfetto's trace processor does with a JSON trace, from the rules of its importer: an oracle.
 
-The program itself is downloaded by its Python package when it is first used, and so cannot run where there is
-no network. The rules: times become whole nanoseconds, cut off or rounded; events are sorted by time, slices
+The program itself runs in a browser and is too slow for properties; `test_perfetto.py` holds this against it.
+The rules: times become whole nanoseconds, cut off or rounded; events are sorted by time, slices
 before everything else and long ones first, the rest as in the file; slices of one thread nest or follow each
 other, what overlaps is dropped; an arrow is tied to the slice that was opened last on its thread and has not
 ended before; counters are numbers. Everything that it reports as an import error is in `faults`.
