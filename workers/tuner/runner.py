@@ -50,8 +50,8 @@ log = structlog.get_logger(__name__)
 # How long a process may load torch and the workload's code: minutes, where many do so at once.
 LOADING_SECONDS = 300
 CALL_SECONDS = 20
-# Events after which a run does nothing more.
 Start = StartContainer | StartTarget | Profile | CheckTransfer
+# Events after which a run does nothing more.
 FINAL_EVENTS = {"ContainerEnded", "TargetEnded", "Profiled", "TransferChecked", "RunLost"}
 
 
