@@ -133,19 +133,29 @@ class Data:
         return tuple(inputs) if isinstance(inputs, list) else inputs
 
 
-_CACHE: dict[tuple[Any, ...], Data] = {}
+@dataclass(frozen=True, eq=False)
+class _Loaded:
+    """Data that was made; the workload is held, so that no later one is taken for it."""
+
+    workload: Workload
+    device: str
+    values: tuple[tuple[str, str], ...]
+    data: Data
+
+
+_LOADED: list[_Loaded] = []
 
 
 def load_data(workload: Workload, config: Mapping[str, Any], device: str) -> Data:
     """Return a workload's data on a device; made once per process for equal values of what `data` reads."""
     read = ReadConfig(config)
-    for key, data in _CACHE.items():
-        if key[:2] == (id(workload), device) and matches(key[2], config):
-            return data
+    for one in _LOADED:
+        if one.workload is workload and one.device == device and matches(one.values, config):
+            return one.data
     train, validation = _call_data(workload, read)
     where = torch.device(device)
     data = Data(_samples(train, where, "train"), _samples(validation, where, "validation"))
-    _CACHE[(id(workload), device, read_values(read, config))] = data
+    _LOADED.append(_Loaded(workload, device, read_values(read, config), data))
     return data
 
 

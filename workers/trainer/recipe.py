@@ -69,7 +69,8 @@ class Template:
         return whole
 
 
-_TEMPLATES: dict[tuple[Any, ...], Template] = {}
+# Each with its workload, which is held so that no later one is taken for it, and with what it was made for.
+_TEMPLATES: list[tuple[Workload, tuple[Any, ...], tuple[tuple[str, str], ...], Template]] = []
 
 
 @dataclass
@@ -117,16 +118,16 @@ class Recipe:
     def template(self, config: Mapping[str, Any]) -> Template:
         """Return what all trials of a configuration's shape have in common; built once per process."""
         family = self._family(config) if self.parametrized else None
-        key = (id(self.workload), self.scaling, self.parametrization, family, str(self.device))
+        key = (self.scaling, self.parametrization, family, str(self.device))
         read = ReadConfig(config)
-        for (known, values), template in _TEMPLATES.items():
-            if known == key and matches(values, config):
+        for workload, known, values, template in _TEMPLATES:
+            if workload is self.workload and known == key and matches(values, config):
                 return template
         if family is None:
             template = Template(self._seeded(read, TEMPLATE_SEED), None)
         else:
             template = Template(*record_draws(lambda: self._surrogate(read, family)))
-        _TEMPLATES[(key, read_values(read, config))] = template
+        _TEMPLATES.append((self.workload, key, read_values(read, config), template))
         return template
 
     def model(self, config: Mapping[str, Any], seed: int) -> nn.Module:
