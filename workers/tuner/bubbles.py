@@ -14,6 +14,8 @@ from cluster.models import Device
 from cluster.services.leases import Held, release_lease, renew_lease, take_lease
 from jobs.models import Job
 from tuning.core.study import Study as Brain
+from tuning.core.study.lent import BUBBLES as PREFIX
+from tuning.core.study.lent import is_lent as is_bubble
 from tuning.services.bubbles import add_sample, not_lending, policy_of, rest_lending
 from workers.squeezer.board import Board
 from workers.squeezer.errors import SqueezerError
@@ -24,17 +26,11 @@ from workers.squeezer.rules import Rules
 from workers.squeezer.samples import joined
 from workers.training.lending import lender_of, rank_of
 
-PREFIX = "bubble:"
 GRACE_S = 20.0  # a board that is gone stays on the list of what has to be left for so long
 SAMPLE_S = 2.0
 STALE_S = 60.0
 ROOM_NEWS = 1.25  # how much longer or shorter bubbles must have become for it to be news
 NO, ALLOWED, ONLY = "no", "allowed", "only"
-
-
-def is_bubble(label: str) -> bool:
-    """Whether a device's label means the bubbles of one."""
-    return label.startswith(PREFIX)
 
 
 def bubbles_first(labels: set[str]) -> list[str]:

@@ -8,6 +8,7 @@ from tuning.core.states import TrialState
 from tuning.core.study import events as ev
 from tuning.core.study.actions import Action, Finish, StopRun
 from tuning.core.study.applying import apply_event, end_trial
+from tuning.core.study.lent import leave_bubbles
 from tuning.core.study.placing import place_containers, place_profiles, split_containers
 from tuning.core.study.promoting import promote_trials
 from tuning.core.study.state import StudyState
@@ -43,7 +44,8 @@ def decide(state: StudyState, now_s: float, free_devices: list[str] | None) -> l
             actions += place_containers(state, free, now_s)
         actions += place_targets(state, free, now_s)
         actions += stop_superseded(state, free)
-        actions += split_containers(state, free)
+        moves = leave_bubbles(state, free)
+        actions += moves or split_containers(state, free)
     actions += _finish(state)
     return actions
 

@@ -6,6 +6,7 @@ from tuning.core.containers import Candidate, Pack, plan_packs, should_split
 from tuning.core.states import TrialState
 from tuning.core.study.actions import Action, Member, Profile, StartContainer, StopRun
 from tuning.core.study.applying import ALONE_AFTER_LOSSES
+from tuning.core.study.lent import take_for, take_own
 from tuning.core.study.records import Chore, Container
 from tuning.core.study.state import StudyState
 from tuning.core.study.transferring import must_wait
@@ -31,7 +32,7 @@ def place_profiles(state: StudyState, free: list[str], now_s: float) -> list[Act
     lanes = min(len(free), len(wanted))
     for lane in range(lanes):
         shapes = tuple(wanted[lane::lanes])
-        run, device = state.new_run("p"), free.pop(0)
+        run, device = state.new_run("p"), take_own(free)
         state.profiling[run] = (device, shapes)
         state.chores[run] = Chore(run, "profile", device, now_s)
         actions.append(
@@ -52,7 +53,11 @@ def place_containers(state: StudyState, free: list[str], now_s: float) -> list[A
     if not free or state.profiling or must_wait(state):
         return []
     packs = waiting_packs(state, free)
-    return [_start(state, _fitted(state, pack, free[0]), free.pop(0), now_s) for pack in packs[: len(free)]]
+    devices = take_for(free, len(packs))
+    return [
+        _start(state, _fitted(state, pack, device), device, now_s)
+        for pack, device in zip(packs, devices, strict=False)
+    ]
 
 
 def _fitted(state: StudyState, pack: Pack, device: str) -> Pack:

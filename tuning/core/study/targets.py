@@ -2,6 +2,7 @@
 
 from tuning.core.states import TRIAL_ENDED, TrialState
 from tuning.core.study.actions import Action, StartTarget, StopRun
+from tuning.core.study.lent import take_own
 from tuning.core.study.placing import waiting_packs
 from tuning.core.study.records import Target
 from tuning.core.study.second_search import want_variants
@@ -13,7 +14,6 @@ SLACK_S = 0.3
 SEARCH_SHARE = 0.4  # of a deadline that belongs to the search, whatever a target needs
 GUESSED_TARGET_SHARE = 0.35
 MOST_FAILURES = 3
-BUBBLES = "bubble:"  # labels of devices that are lent for moments only begin so
 HIDDEN = 0.97  # an early target must bring the predicted end of the study below this share
 
 
@@ -97,14 +97,7 @@ def _start_waiting(state: StudyState, free: list[str], now_s: float) -> list[Act
         return []
     order = {trial: index for index, trial in enumerate(state.best_order())}
     waiting.sort(key=lambda target: order.get(target.trial, len(order)))
-    return [_start(state, target, _exclusive(free), now_s) for target in waiting[: len(free)]]
-
-
-def _exclusive(free: list[str]) -> str:
-    """Take a device of the study's own for a leader; bubbles of another job only where that is all."""
-    found = next((device for device in free if not device.startswith(BUBBLES)), free[0])
-    free.remove(found)
-    return found
+    return [_start(state, target, take_own(free), now_s) for target in waiting[: len(free)]]
 
 
 def _eager(state: StudyState) -> None:

@@ -5,6 +5,7 @@ from tuning.core.states import TrialState
 from tuning.core.study.actions import Action, CheckTransfer, Member
 from tuning.core.study.applying import apply_event
 from tuning.core.study.events import Cut
+from tuning.core.study.lent import take_own
 from tuning.core.study.records import Chore, Trial
 from tuning.core.study.state import StudyState
 
@@ -41,7 +42,7 @@ def place_transfer_check(state: StudyState, free: list[str], now_s: float) -> li
     if not trials:
         return []
     state.transfer_wanted = False
-    run, device = state.new_run("k"), free.pop(0)
+    run, device = state.new_run("k"), take_own(free)
     state.chores[run] = Chore(run, "check", device, now_s)
     members = tuple(Member(trial.number, trial.config, trial.seed) for trial in trials)
     return [CheckTransfer(run, device, members)]

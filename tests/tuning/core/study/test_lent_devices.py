@@ -6,14 +6,21 @@ import pytest
 
 from tuning.core.space import choice, declared_space, loguniform
 from tuning.core.study import (
+    Checkpointed,
+    ContainerEnded,
     DevicesChanged,
     Profile,
     Profiled,
+    Reported,
     RoomChanged,
     StartContainer,
+    StartTarget,
+    StopRun,
     Study,
     StudyFacts,
     StudySpec,
+    TargetCheckpointed,
+    TargetEnded,
 )
 
 SPACE = declared_space({"lr": loguniform(1e-4, 1.0), "batch_size": choice([32])})
@@ -65,3 +72,46 @@ def test_what_is_known_of_bubbles_survives_a_snapshot() -> None:
     study = profiled(("bubble:a",), {"bubble:a": 0.002}, trials=6)
     again = Study.restore(json.loads(json.dumps(study.snapshot())))
     assert sizes(again) == {"bubble:a": 2}
+
+
+def started(study: Study, kind: type) -> list:
+    return [action for action in study.decide(1.0) if isinstance(action, kind)]
+
+
+def one_trial(devices, **changes) -> Study:
+    facts = StudyFacts(metric="accuracy", mode="max", epochs=4, space=SPACE, samples=640)
+    study = Study(StudySpec("tiny", trials=1, fusion="off", transfer_check="off", **changes), facts)
+    study.apply(DevicesChanged(devices))
+    return study
+
+
+def test_where_own_devices_suffice_bubbles_are_left_alone() -> None:
+    assert sizes(one_trial(("bubble:a", "cpu:1"))) == {"cpu:1": 1}
+
+
+def test_what_runs_in_a_bubble_moves_to_an_own_device_that_has_nothing_to_do() -> None:
+    study = one_trial(("bubble:a",))
+    [container] = started(study, StartContainer)
+    study.apply(DevicesChanged(("bubble:a", "cpu:1")))
+    assert started(study, StopRun) == [StopRun(container.run, pause=True)]
+    assert started(study, StopRun) == []  # asked once
+    study.apply(Reported(container.run, 1, {0: {"accuracy": 0.5}}, {0: 0.1}))
+    study.apply(Checkpointed(container.run, 1, "one.pt"))
+    study.apply(ContainerEnded(container.run, 1.0, "paused", 1, "one.pt", 0.01))
+    assert [(each.device, each.from_epoch) for each in started(study, StartContainer)] == [("cpu:1", 1)]
+
+
+def test_a_target_in_a_bubble_goes_on_elsewhere_from_its_checkpoint() -> None:
+    study = one_trial(("bubble:a",), scaling=2, top_k=1)
+    [container] = started(study, StartContainer)
+    study.apply(Reported(container.run, 4, {0: {"accuracy": 0.5}}, {0: 0.1}))
+    study.apply(ContainerEnded(container.run, 1.0, "finished"))
+    [target] = started(study, StartTarget)
+    assert target.device == "bubble:a"
+    study.apply(DevicesChanged(("bubble:a", "cpu:1")))
+    assert started(study, StopRun) == []  # it would begin again
+    study.apply(TargetCheckpointed(target.run, 2, "two.pt"))
+    assert started(study, StopRun) == [StopRun(target.run, pause=False)]
+    study.apply(TargetEnded(target.run, 1.0, "cut", 0.4, "cut.safetensors"))
+    [again] = started(study, StartTarget)
+    assert (again.device, again.checkpoint) == ("cpu:1", "two.pt")

@@ -34,6 +34,7 @@ from tuning.core.study import (
     Study,
     StudyFacts,
     StudySpec,
+    TargetCheckpointed,
     TargetEnded,
     TargetReported,
     TransferChecked,
@@ -194,6 +195,8 @@ class Simulation:
             self.apply(TargetEnded(run, self.now, "cut", value, "cut.safetensors"))
             return
         self.apply(TargetReported(run, state["epoch"], {"accuracy": value}, 0.3))
+        if self.rng.random() < 0.5:
+            self.apply(TargetCheckpointed(run, state["epoch"], f"{run}-{state['epoch']}.pt"))
         if state["epoch"] >= order.epochs:
             del self.running[run]
             self.apply(TargetEnded(run, self.now, "completed", value, "model.safetensors"))
@@ -206,10 +209,13 @@ class Simulation:
         raise AssertionError(f"the study never ended: {self.study.active_runs()}")
 
 
-def start(spec: dict[str, Any], seed: int, **rates: float) -> Simulation:
+OWN, MIXED, LENT = ("cpu:0", "cpu:1"), ("bubble:a", "cpu:1"), ("bubble:a", "bubble:b")
+
+
+def start(spec: dict[str, Any], seed: int, devices: tuple[str, ...] = OWN, **rates: float) -> Simulation:
     study = Study(StudySpec.from_dict({"workload": "w", **spec}), facts())
     simulation = Simulation(study, random.Random(seed), **rates)
-    simulation.apply(DevicesChanged(("cpu:0", "cpu:1")))
+    simulation.apply(DevicesChanged(devices))
     return simulation
 
 
@@ -234,11 +240,12 @@ specs = st.fixed_dictionaries(
     seed=st.integers(0, 10_000),
     loss=st.sampled_from([0, 0.05, 0.3]),
     fail=st.sampled_from([0, 0.1]),
+    devices=st.sampled_from([OWN, MIXED, LENT]),
 )
 def test_every_trial_ends_exactly_once_whatever_happens(
-    spec: dict[str, Any], seed: int, loss: float, fail: float
+    spec: dict[str, Any], seed: int, loss: float, fail: float, devices: tuple[str, ...]
 ) -> None:
-    life = start(spec, seed, loss_rate=loss, fail_rate=fail, restart_rate=0.05)
+    life = start(spec, seed, devices, loss_rate=loss, fail_rate=fail, restart_rate=0.05)
     life.live()
     trials = life.study.trials
     assert len(trials) == spec["trials"]
