@@ -47,7 +47,10 @@ class Profile:
     ) -> tuple[float, Slots]:
         """Return the earliest start at which a placement stays free for the whole run, and that placement."""
         starts_s = np.maximum(self.times, now)
-        ends = np.searchsorted(self.times, starts_s + duration_s)
+        # What takes no time needs its devices at one instant all the same.
+        ends = np.searchsorted(
+            self.times, np.maximum(starts_s + duration_s, np.nextafter(starts_s, math.inf))
+        )
         if place is place_consolidated and allowed == -1 and devices <= self.largest:
             candidates = self._on_one_node(devices, ends)
         else:
@@ -69,10 +72,8 @@ class Profile:
         return np.flatnonzero((next_short >= np.maximum(ends, instants + 1)[:, None]).any(axis=1))
 
     def reserve(self, start_s: float, end_s: float, slots: Slots) -> None:
-        """Take devices from start to end."""
-        if end_s <= start_s:
-            return
-        first, last = self._split(start_s), self._split(end_s)
+        """Take devices from start to end, for an instant at least."""
+        first, last = self._split(start_s), self._split(max(end_s, math.nextafter(start_s, math.inf)))
         for node, count in slots:
             self.free[first:last, node] -= count
         self.most[first:last] = self.free[first:last].max(axis=1)

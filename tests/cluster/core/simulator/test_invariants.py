@@ -126,3 +126,11 @@ def test_an_unknown_policy_or_placement_is_named():
         simulate(jobs, NODES, "x")
     with pytest.raises(UnknownPolicy, match="consolidated"):
         simulate(jobs, NODES, "fifo", placement="x")
+
+
+@pytest.mark.parametrize("policy", POLICY_NAMES)
+@pytest.mark.parametrize("durations", [(0, 5), (5, 0), (0, 0), (3, 0)])
+def test_a_job_that_takes_no_time_needs_its_devices_all_the_same(policy, durations):
+    jobs = job_table(ids=["a", "b"], submit_s=[0, 0], devices=[1, 1], duration_s=list(durations))
+    result = simulate(jobs, [NodeSpec("n", 1)], policy, observer=check)
+    assert result.completed().tolist() == [0, 1]
