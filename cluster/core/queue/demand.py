@@ -31,7 +31,7 @@ class Demand:
         speedup: speed of an elastic job on 1, 2, ... devices; empty where each adds as much as the first.
         keeps: share of its own speed that it keeps beside another job on the same devices; 0: it shares none.
         lends: while it runs, others may work in the idle moments of its devices.
-        borrows: of an elastic job, while somebody lends it starts without a device and takes one later.
+        borrows: of an elastic job, it may start without a device while somebody lends, and take one later.
     """
 
     tasks: tuple[TaskShape, ...]

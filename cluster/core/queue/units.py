@@ -3,12 +3,13 @@
 A gang is one unit. An elastic job is one unit per device: the first stands in the queue like any job, each
 further one a step below the one before it. Classes decide among units, so devices fill like water: nobody
 gets a second device while somebody who is as important has none, and a further device is given back at once
-when it is a first device for somebody else. Where a running job lends the idle moments of its devices, an
+when it is a first device for somebody else. Where a running job lends the idle moments of its devices, one
 elastic job that uses such moments starts at once, and its first device is asked for from then on.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from cluster.core.decision.state import JobView, Slice
 from cluster.core.queue.demand import Demand
@@ -84,14 +85,30 @@ class Units:
 def units_of(entries: Sequence[Entry], now: float) -> Units:
     """Return the units of all jobs, in the jobs' order."""
     units = Units()
-    lent = any(entry.demand.lends and entry.state is EntryState.RUNNING for entry in entries)
+    on_loan = _on_loan(entries)
     for entry in entries:
         base = _view(entry, now)
         if entry.demand.elastic:
-            _elastic(units, entry, base, lent=lent)
+            _elastic(units, entry, base, on_loan=entry.job_id in on_loan)
         else:
             units.add(_with_rows(base, entry, entry.held), entry, entry.held)
     return units
+
+
+def _on_loan(entries: Sequence[Entry]) -> set[str]:
+    """Return the waiting jobs that start without a device: one for each job that lends, in the jobs' order.
+
+    More would only wait in another place, each with a driver that has nothing to drive.
+    """
+    running = [entry for entry in entries if entry.state is EntryState.RUNNING]
+    taken = sum(entry.demand.borrows and not entry.held for entry in running)
+    left = max(0, sum(entry.demand.lends for entry in running) - taken)
+    waiting = (
+        entry.job_id
+        for entry in entries
+        if entry.demand.borrows and entry.state is EntryState.WAITING and not entry.is_held and not entry.held
+    )
+    return set(islice(waiting, left))
 
 
 def _view(entry: Entry, now: float) -> JobView:
@@ -137,7 +154,7 @@ def _with_rows(view: JobView, entry: Entry, rows: Sequence[Held]) -> JobView:
     )
 
 
-def _elastic(units: Units, entry: Entry, base: JobView, *, lent: bool) -> None:
+def _elastic(units: Units, entry: Entry, base: JobView, *, on_loan: bool) -> None:
     demand = entry.demand
     view = replace(base, tasks=(TaskShape(1, 1, demand.tasks[0].milli, demand.tasks[0].memory_bytes),))
     by_state: dict[AllotmentState, list[Held]] = {state: [] for state in AllotmentState}
@@ -157,7 +174,7 @@ def _elastic(units: Units, entry: Entry, base: JobView, *, lent: bool) -> None:
         number += 1
     if entry.state is EntryState.WAITING:
         if not number:
-            units.add(replace(view, tasks=()) if lent and demand.borrows else view, entry)
+            units.add(replace(view, tasks=()) if on_loan else view, entry)
         return
     for further in range(number, min(demand.most_units, number + GROWTH)):
         units.add(_unit(view, entry, further, []), entry)

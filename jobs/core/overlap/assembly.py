@@ -67,7 +67,14 @@ class WorkGraph:
             replace(node, time_s=memo[work][0], latency_s=memo[work][1] if node.merge else 0.0)
             for node, work in zip(self.nodes, self.works, strict=True)
         )
-        return Graph(nodes, self.outputs, budget_bytes, compute_slowdown, comm_slowdown, False)
+        return Graph(
+            nodes,
+            self.outputs,
+            budget_bytes,
+            compute_slowdown,
+            comm_slowdown,
+            bucket_is_one_storage=False,
+        )
 
     @property
     def unknown(self) -> list[str]:

@@ -296,6 +296,23 @@ def test_while_somebody_lends_a_borrower_starts_at_once_and_gets_its_device_in_i
     queue.check()
 
 
+def test_one_borrower_starts_for_each_job_that_lends_and_the_others_wait():
+    queue = Queue([NodeView("a", 2, "new")])
+    for name in ("lender", "second"):
+        queue.submit(name, fixed(1, lends=True))
+    queue.settle()
+    for name in ("b0", "b1", "b2", "b3"):
+        queue.now += 1
+        queue.submit(name, elastic(2, borrows=True), is_held=name == "b0")
+    queue.settle()
+    running = {name for name, entry in queue.entries.items() if entry.state is EntryState.RUNNING}
+    assert running == {"lender", "second", "b1", "b2"}
+    queue.check()
+    queue.entries.pop("b1")
+    queue.settle()
+    assert queue.entries["b3"].state is EntryState.RUNNING
+
+
 def test_where_nobody_lends_a_borrower_waits_like_any_job():
     queue = Queue([NodeView("a", 1, "new")])
     queue.submit("closed", fixed(1))
