@@ -1,6 +1,7 @@
 """What every test can use."""
 
 import importlib.util
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -8,11 +9,21 @@ from types import ModuleType
 import kombu.pools
 import pytest
 from django.db import connection
+from playwright.sync_api import Browser, sync_playwright
 
 from web.celery import app
 
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGE_CHARACTERS = 600
+CHROMIUM = os.environ.get("FOREBAY_CHROMIUM", "/usr/bin/chromium")
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -42,6 +53,19 @@ def demo() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One Chromium per file: Playwright's loop must be gone before other files run asynchronous tests."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set FOREBAY_CHROMIUM")
+    # Playwright keeps a loop running in this thread, which Django takes for asynchronous code.
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=CHROMIUM_ARGUMENTS)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,16 @@
 """A real browser on the real ASGI application: uvicorn in a thread, Debian's Chromium through Playwright."""
 
-import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import uvicorn
 from django.test import override_settings
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from cluster.core.roles import Role
 from cluster.models import Team, User
@@ -21,15 +19,6 @@ from web.services.one_time import LOGIN, issue_secret
 # Patience for a crowded machine; a page that is quick passes as quickly as before.
 PATIENCE_MS = 40_000
 expect.set_options(timeout=PATIENCE_MS)
-CHROMIUM = os.environ.get("FOREBAY_CHROMIUM", "/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 class Site(uvicorn.Server):
@@ -68,22 +57,6 @@ def server(django_db_setup: None, valkey_server: str) -> Iterator[Site]:
         site.start()
     yield site
     site.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One Chromium per file: Playwright's loop must be gone before other files run asynchronous tests."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set FOREBAY_CHROMIUM")
-    unsafe = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
-    # Playwright keeps a loop running in this thread, which Django takes for asynchronous code.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
-    if unsafe is None:
-        del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
 
 
 class Faults(list[str]):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from forebay.supervisor.directory import DataDirectory
 from forebay.supervisor.runtime import Runtime, read_runtime
@@ -20,11 +20,6 @@ from forebay.supervisor.runtime import Runtime, read_runtime
 expect.set_options(timeout=60_000)
 ENDED = ("completed", "failed", "cancelled")
 EMBEDDED = {"DATABASE_URL", "BROKER_URL", "RAY_ADDRESS", "FOREBAY_STATIC", "FOREBAY_DEBUG", "FOREBAY_DATA"}
-CHROMIUM = os.environ.get("FOREBAY_CHROMIUM", "/usr/bin/chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-    "--disable-sync", "--no-first-run",
-]  # fmt: skip
 
 
 class Platform:
@@ -138,16 +133,6 @@ def nothing_left_behind(platform: Platform) -> Iterator[None]:
         if job["state"] not in ENDED:
             platform.api("POST", f"jobs/{job['id']}/cancel")
             platform.wait(job["id"], *ENDED)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set FOREBAY_CHROMIUM")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

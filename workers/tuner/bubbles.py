@@ -14,8 +14,7 @@ from cluster.models import Device
 from cluster.services.leases import Held, release_lease, renew_lease, take_lease
 from jobs.models import Job
 from tuning.core.study import Study as Brain
-from tuning.core.study.lent import BUBBLES as PREFIX
-from tuning.core.study.lent import is_lent as is_bubble
+from tuning.core.study.lent import BUBBLES, is_lent
 from tuning.services.bubbles import add_sample, not_lending, policy_of, rest_lending
 from workers.squeezer.board import Board
 from workers.squeezer.errors import SqueezerError
@@ -35,12 +34,12 @@ NO, ALLOWED, ONLY = "no", "allowed", "only"
 
 def bubbles_first(labels: set[str]) -> list[str]:
     """Return labels in the order in which containers take them: early rungs come first, and go to bubbles."""
-    return sorted(labels, key=lambda label: (not is_bubble(label), label))
+    return sorted(labels, key=lambda label: (not is_lent(label), label))
 
 
 def board_of(label: str) -> str:
     """The file of a bubble device's board."""
-    return str(board_path(label.removeprefix(PREFIX)))
+    return str(board_path(label.removeprefix(BUBBLES)))
 
 
 class BubbleDevices:
@@ -132,7 +131,7 @@ def _allowed(found: Mapping[str, Device]) -> tuple[dict[str, Device], set[str]]:
     A job that this platform does not know is one of another platform of the same user: its bubbles are for
     that platform's studies.
     """
-    lenders = {label: lender_of(label.removeprefix(PREFIX)) for label in found}
+    lenders = {label: lender_of(label.removeprefix(BUBBLES)) for label in found}
     named = {lender for lender in lenders.values() if lender}
     ours = (
         {str(pk) for pk in Job.objects.filter(pk__in=named).values_list("pk", flat=True)} if named else set()
@@ -145,7 +144,9 @@ def _allowed(found: Mapping[str, Device]) -> tuple[dict[str, Device], set[str]]:
 
 def _lent_now() -> dict[str, Device]:
     """Return the bubble devices of this node: every board whose owner lives, whoever that is."""
-    boards = {PREFIX + path.stem: board for path in boards_folder().glob("*.board") if (board := _open(path))}
+    boards = {
+        BUBBLES + path.stem: board for path in boards_folder().glob("*.board") if (board := _open(path))
+    }
     if not boards:
         return {}
     here = Device.objects.filter(node__name=socket.gethostname()).select_related("node").order_by("index")
@@ -179,7 +180,7 @@ def tell_samples(
     for label, rows in samples.items():
         if not rows:
             continue
-        name, sample = label.removeprefix(PREFIX), joined(rows)
+        name, sample = label.removeprefix(BUBBLES), joined(rows)
         lender, rank = lender_of(name), rank_of(name)
         add_sample(
             study=study,
@@ -208,7 +209,7 @@ def _exclusive_s(brain: Brain, guest: Mapping[str, Any]) -> float:
 
 def room_of(label: str) -> float | None:
     """Return the longest step, in seconds, that a board's bubbles hold; None while too few have passed."""
-    board = _open(board_path(label.removeprefix(PREFIX)))
+    board = _open(board_path(label.removeprefix(BUBBLES)))
     if board is None:
         return None
     lengths, slots = SlotLengths(), set()
@@ -221,6 +222,6 @@ def room_of(label: str) -> float | None:
 
 def rules_of(label: str) -> Rules:
     """Return how guests are held to a board's bubbles: its job may allow another slowdown than the usual."""
-    lender = lender_of(label.removeprefix(PREFIX))
+    lender = lender_of(label.removeprefix(BUBBLES))
     job = Job.objects.filter(pk=lender).first() if lender else None
     return Rules() if job is None else Rules(lending=policy_of(job))

@@ -33,6 +33,7 @@ from tuning.core.study.events import (
     TargetEnded,
     TransferChecked,
 )
+from tuning.core.study.lent import is_lent
 from workers.actors import DeviceProcess
 from workers.bubble_process import BubbleProcess
 from workers.ray_cluster import connect, ray
@@ -44,7 +45,7 @@ from workers.trainer.orders import (
     TransferOrder,
     Verdict,
 )
-from workers.tuner.bubbles import board_of, is_bubble, rules_of
+from workers.tuner.bubbles import board_of, rules_of
 
 log = structlog.get_logger(__name__)
 # How long a process may load torch and the workload's code: minutes, where many do so at once.
@@ -82,7 +83,7 @@ class RayRunner:
         with contextlib.suppress(ray.exceptions.RayError):
             connect()
             for label, device in devices.items():
-                if label not in self.actors and not is_bubble(label):
+                if label not in self.actors and not is_lent(label):
                     self._actor(label, device).warm.remote(self.job.spec)
 
     def facts(self) -> StudyFacts:
@@ -106,7 +107,7 @@ class RayRunner:
             connect()
             actor = self._actor(action.device, device)
             ray.get(actor.start.remote(self._order(action, brain)), timeout=CALL_SECONDS * 6)
-            loading = None if is_bubble(action.device) else actor.warm.remote(self.job.spec)
+            loading = None if is_lent(action.device) else actor.warm.remote(self.job.spec)
             self.runs[action.run] = Run(action.run, action.device, actor, loading=loading)
         except (ray.exceptions.RayError, TimeoutError) as error:
             log.warning("runner.start_failed", run=action.run, error=str(error))
@@ -174,7 +175,7 @@ class RayRunner:
 
     def samples(self) -> dict[str, list[dict[str, Any]]]:
         """Return what was sampled on lent devices since the last call; of those that answer at once."""
-        asked = {label: actor.sampled.remote() for label, actor in self.actors.items() if is_bubble(label)}
+        asked = {label: actor.sampled.remote() for label, actor in self.actors.items() if is_lent(label)}
         if not asked:
             return {}
         ready, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
@@ -204,7 +205,7 @@ class RayRunner:
 
     def _actor(self, label: str, device: Device | None) -> Any:
         if label not in self.actors:
-            self.actors[label] = new_bubbles(label) if is_bubble(label) else _new_actor(device)
+            self.actors[label] = new_bubbles(label) if is_lent(label) else _new_actor(device)
         return self.actors[label]
 
     def _drop_actor(self, label: str) -> None:

@@ -18,7 +18,6 @@ import pytest
 from forebay.supervisor.directory import CLONE, DataDirectory
 from forebay.supervisor.runtime import READY, Runtime, read_runtime
 
-# Under pytest-xdist one worker runs all of these: they share one platform.
 pytestmark = pytest.mark.platform
 PARTS = ("web", "tuner", "coordinator", "recovery", "beat", "valkey", "postgres")
 RECOVERY_S = 60

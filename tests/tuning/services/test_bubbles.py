@@ -5,7 +5,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from cluster.core.queue import Demand
+from cluster.core.requests import gang
 from cluster.core.roles import Role
+from cluster.models import QueueEntry
+from cluster.services.queue import enter_queue
 from jobs.core.errors import JobMovedOn
 from jobs.core.states import JobState
 from jobs.models import Job
@@ -147,3 +151,13 @@ def test_the_name_of_a_study_is_for_its_team_only(study, training, demo) -> None
     demo.team_with(stranger, Role.ADMIN, slug="elsewhere")
     [stage] = bubbles_of(training, stranger, timezone.now()).stages
     assert stage.study is None
+
+
+def test_the_queue_knows_whether_a_job_lends(training, team, owner) -> None:
+    enter_queue(
+        job_id=training.pk, job_kind="training", label="gpt", team=team, owner=owner,
+        demand=Demand(gang(1), lends=True), declared={},
+    )  # fmt: skip
+    for lending in (False, True):
+        switch_lending(job_id=training.pk, lending=lending, actor="olga")
+        assert QueueEntry.objects.get(pk=training.pk).demand["lends"] is lending

@@ -38,7 +38,8 @@ PATIENCE_S = 240
 STEPS = 120
 TRIALS, EPOCHS = 4, 20
 GUEST = {"trials": TRIALS, "epochs": EPOCHS, "scaling": 1, "fusion": "off", "min_runtime_s": 0}
-GUEST |= {"bubbles": "no", "scheduler": "fifo"}  # every trial is trained to its last epoch
+GUEST |= {"scheduler": "fifo"}  # every trial is trained to its last epoch
+GUEST |= {"bubbles": "no"}  # it has to wait for devices
 TRAINING = {
     "workload": "pydoc-gpt",
     "layout": {"replicas": [{"stages": [{"layers": 2}, {"layers": 2}]}]},
@@ -47,8 +48,8 @@ TRAINING = {
     "checkpoint_every": 100_000,
     "min_runtime_s": 0,
 }
-URGENT = {"workload": "digits-mlp", "trials": 1, "epochs": 1, "scaling": 1, "fusion": "off", "bubbles": "no"}
-URGENT |= {"class": 1}
+URGENT = {"workload": "digits-mlp", "trials": 1, "epochs": 1, "scaling": 1, "fusion": "off", "class": 1}
+URGENT |= {"bubbles": "no"}
 
 
 class Drivers:

@@ -13,7 +13,7 @@ HEALTHY_STEPS, INJECTIONS = (100_000, 2_000), (1_000, 60)
 # Jitter of the healthy jobs, as a share of the time.
 JITTERS = (0.02, 0.05, 0.1)
 MODEL_JITTER = 0.01
-REAL_STEPS = (200, 60)
+MODEL_STEPS = (200, 60)
 WARM_UP = 3  # steps of a simulated job that take long whatever their work
 
 
@@ -26,7 +26,7 @@ def command(as_json: bool, quick: bool, rounds: int) -> None:
     """
     healthy = [_healthy(jitter, HEALTHY_STEPS[quick] // len(JITTERS)) for jitter in JITTERS]
     injected = _injected(INJECTIONS[quick])
-    cost, model = _cost(rounds), _model(REAL_STEPS[quick])
+    cost, model = _cost(rounds), _model(MODEL_STEPS[quick])
     figures = {"healthy": healthy, "injections": injected, "cost": cost, "model": model}
     lines = report.table(
         ("jitter", "steps", "our alarms", "1.25x threshold", "relative score"),
@@ -101,21 +101,10 @@ def _model(steps: int) -> list[dict[str, Any]]:
         for number in range(len(batch.tokens))
         if step >= WARM_UP and batch.stage[number] == 0
     }
-    kinds: list[tuple[str, float | None, int, dict[str, Any]]]
-    kinds = [("simulated", MODEL_JITTER, len(rows), errors(rows))]
-    kinds += [
-        (f"this machine, stage {row['stage']}", None, row["microbatches"], row) for row in real_run(steps)
-    ]
-    return [
-        {
-            "run": name,
-            "jitter": jitter,
-            "microbatches": count,
-            "microbatch_mape": found["microbatch_mape"],
-            "iteration_mape": found["iteration_mape"],
-        }
-        for name, jitter, count, found in kinds
-    ]
+    runs: list[tuple[str, float | None, dict[str, Any]]]
+    runs = [("simulated", MODEL_JITTER, {"microbatches": len(rows), **errors(rows)})]
+    runs += [(f"this machine, stage {stage}", None, row) for stage, row in enumerate(real_run(steps))]
+    return [{"run": name, "jitter": jitter, **row} for name, jitter, row in runs]
 
 
 def _cost(rounds: int) -> dict[str, Any]:

