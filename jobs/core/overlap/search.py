@@ -121,9 +121,15 @@ class LabelSearch:
             members = tuple(
                 streams[k][at[k] + offset] for k, length in enumerate(lengths) for offset in range(length)
             )
-            latencies = [self.graph.nodes[member].latency_s for member in members]
-            if len(members) > 1 and sum(latencies) > max(latencies):
+            if len(members) > 1 and self._may_gain(members):
                 yield tuple(come + length for come, length in zip(at, lengths, strict=True)), members
+
+    def _may_gain(self, members: tuple[int, ...]) -> bool:
+        """Whether a bucket saves time, or, under a budget, inputs: the first wait of any member frees them."""
+        nodes = [self.graph.nodes[member] for member in members]
+        latencies = [node.latency_s for node in nodes]
+        budgeted = self.graph.budget_bytes is not None
+        return sum(latencies) > max(latencies) or (budgeted and nodes[0].kind is Kind.COMM)
 
     def _bucket_lengths(self, runs: list[int]) -> Iterator[tuple[int, ...]]:
         """How many nodes of each stream go into a bucket: all combinations of few streams, or all streams."""
