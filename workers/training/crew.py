@@ -69,7 +69,7 @@ class Crew:
         self._steps: list[tuple[Step, float | None, datetime]] = []
         self._changes = Changes()
         self._failures: list[str] = []
-        self._unwritten_checkpoint: tuple[int, str] | None = None
+        self._checkpoints: list[tuple[int, str]] = []
         self._held_back: list[dict[str, Any]] = []
         self._ticked_s = self._moved_s = time.monotonic()
         self.helm = Helm(self)
@@ -83,6 +83,26 @@ class Crew:
     def dead(self) -> set[int]:
         """Ranks of the present layout that do not work any more."""
         return (self.watcher.dead() | self.fleet.lost() | self.broken) & set(self.book.seats)
+
+    @property
+    def can_write_checkpoint(self) -> bool:
+        """Whether the next turn writes down the last checkpoint, or has done so already."""
+        return self.checkpoint is not None and self.checkpoint[0] <= self._written_to
+
+    @property
+    def _written_to(self) -> int:
+        """The step up to which iterations are written once the next turn has."""
+        return self._steps[-1][0].step if self._steps else self.run.step
+
+    @property
+    def _due(self) -> tuple[int, str] | None:
+        """The newest checkpoint that the iterations before it are written with.
+
+        One rank tells of a checkpoint while others have yet to tell of iterations before it: written down
+        early, it would have another driver go on behind iterations that nobody has recorded.
+        """
+        due = [kept for kept in self._checkpoints if kept[0] <= self._written_to]
+        return max(due, default=None)
 
     def listen(self) -> None:
         """Take what the ranks have said since the last call, and judge it."""
@@ -115,7 +135,8 @@ class Crew:
             else:
                 self.book.add(event)
         elif kind == "checkpoint":
-            self.checkpoint = self._unwritten_checkpoint = (event["step"], event["path"])
+            self.checkpoint = (event["step"], event["path"])
+            self._checkpoints.append(self.checkpoint)
         elif kind == "checkpoint_failed":
             self._failures.append(f"the checkpoint of step {event['step']} failed: {event['reason']}")
         elif kind == "finished":
@@ -147,6 +168,8 @@ class Crew:
         """Go on in a layout; a fresh watcher knows nothing of how its ranks were elsewhere."""
         self._read_book(flush=True)
         self.book.begin(layout, step, expected_s=expected_s)
+        self._steps = [row for row in self._steps if row[0].step <= step]
+        self._checkpoints = [kept for kept in self._checkpoints if kept[0] <= step]
         if fresh:
             self._changes = Changes()
             self.watcher = Watcher(seats_of(layout), self.nodes, shares_core=self.shares_core)
@@ -176,9 +199,8 @@ class Crew:
         fence(self.held)
         steps = [self._committed(*row) for row in self._steps]
         write_progress(run=self.run, held=self.held, progress=Progress(steps, self._fields(steps)))
-        if self._unwritten_checkpoint is not None:
-            step, path = self._unwritten_checkpoint
-            record_checkpoint(run=self.run, held=self.held, step=step, path=path)
+        if self._due is not None:
+            record_checkpoint(run=self.run, held=self.held, step=self._due[0], path=self._due[1])
         for words in self._failures:
             record_failure(kind="checkpoint.failed", job=self.job, message=words)
         for incident in self._changes.opened:
@@ -211,12 +233,12 @@ class Crew:
         )
 
     def _forget_written(self) -> None:
-        if self._unwritten_checkpoint is not None:
-            self.run.checkpoint_step = self._unwritten_checkpoint[0]
-        if self._steps:
-            self.run.step = self._steps[-1][0].step
+        if self._due is not None:
+            self.run.checkpoint_step = due_step = self._due[0]
+            self._checkpoints = [kept for kept in self._checkpoints if kept[0] > due_step]
+            self.fleet.known(due_step)
+        self.run.step = self._written_to
         self._steps, self._changes, self._failures = [], Changes(), []
-        self._unwritten_checkpoint = None
 
     def _committed(self, step: Step, expected_s: float | None, at: datetime) -> CommittedStep:
         return CommittedStep(

@@ -172,12 +172,12 @@ class Driver:
     def _checkpoint(self, crew: Crew) -> None:
         """Have the ranks write a checkpoint, if they can within a moment, and write down that they did."""
         if crew.can_checkpoint:
-            before = crew.run.checkpoint_step
+            before = crew.checkpoint
             crew.fleet.checkpoint()
             deadline = time.monotonic() + LEAVE_S
             while time.monotonic() < deadline and crew.ended is None:
                 crew.listen()
-                if crew.checkpoint is not None and crew.checkpoint[0] != before:
+                if crew.can_write_checkpoint and crew.checkpoint != before:
                     break
                 if crew.dead:
                     break

@@ -32,7 +32,7 @@ class RankActor:
         return self.rank.poll(after)
 
     def command(self, data: dict[str, Any]) -> None:
-        """Take a command: reconfigure, inject, checkpoint or finish."""
+        """Take a command: reconfigure, inject, checkpoint, known or finish."""
         self.rank.command(data)
 
     def stop(self) -> None:

@@ -125,7 +125,7 @@ class LabelSearch:
                 yield tuple(come + length for come, length in zip(at, lengths, strict=True)), members
 
     def _may_gain(self, members: tuple[int, ...]) -> bool:
-        """Whether a bucket saves time, or, under a budget, inputs: the first wait of any member frees them."""
+        """Whether a bucket saves time, or, under a budget, inputs: any wait for it frees them."""
         nodes = [self.graph.nodes[member] for member in members]
         latencies = [node.latency_s for node in nodes]
         budgeted = self.graph.budget_bytes is not None

@@ -62,25 +62,37 @@ def checkpoints_in(root: str) -> Path:
 def newest(root: str, known_step: int | None = None) -> str | None:
     """The last complete checkpoint of a run: the highest step, then the latest epoch; None without any.
 
-    Those beyond `known_step`, up to which the launcher has heard from the run, count only where there is no
-    other: what led to them is written down nowhere.
+    Those beyond `known_step`, up to which the run is written down, do not count: what led to them is written
+    down nowhere. Only where files are lost, so that there is none up to it, does a later one stand in.
     """
     found = sorted(path.parent for path in checkpoints_in(root).glob(f"step-*/{COMPLETE}"))
     if known_step is not None:
-        found = [path for path in found if int(path.name.split("-")[1]) <= known_step] or found
+        known = _up_to(found, known_step)
+        found = known if known or not known_step else found
     return str(found[-1]) if found else None
+
+
+def _up_to(folders: list[Path], step: int) -> list[Path]:
+    return [path for path in folders if int(path.name.split("-")[1]) <= step]
 
 
 class CheckpointWriter:
     """Writes the checkpoints of one rank, one at a time.
 
-    `launch` names the launcher that started the ranks, `hopeless` says when waiting is pointless.
+    `launch` names the launcher that started the ranks, `hopeless` says when waiting is pointless, `known`
+    up to which step the run is written down, None where nobody writes it down.
     """
 
     def __init__(
-        self, root: str, kept: int, timeout_s: float, launch: str, hopeless: Callable[[], bool]
+        self,
+        root: str,
+        kept: int,
+        timeout_s: float,
+        launch: str,
+        hopeless: Callable[[], bool],
+        known: Callable[[], int | None] = lambda: None,
     ) -> None:
-        self._root, self._kept, self._hopeless = root, kept, hopeless
+        self._root, self._kept, self._hopeless, self._known = root, kept, hopeless, known
         self.timeout_s, self.launch = timeout_s, launch
         self._thread: threading.Thread | None = None
         self._given_up = threading.Event()
@@ -127,11 +139,16 @@ class CheckpointWriter:
         return (self.folder(label) / COMPLETE).exists()
 
     def prune(self, last: Path) -> None:
-        """Delete what is older than the newest few, and what never became complete."""
+        """Delete what is older than the newest few, and what never became complete.
+
+        The last one that is written down stays: whoever starts the ranks anew goes on from there.
+        """
         folders = sorted(checkpoints_in(self._root).glob("step-*"))
         older = folders[: folders.index(last)] if last in folders else []
         whole = [path for path in older if (path / COMPLETE).exists()]
         keep = set(whole[len(whole) - self._kept + 1 :] if self._kept > 1 else [])
+        known = self._known()
+        keep |= set(_up_to(whole, known)[-1:] if known is not None else [])
         for path in older:
             if path not in keep:
                 shutil.rmtree(path, ignore_errors=True)

@@ -28,6 +28,7 @@ class Desk:
     def __init__(self) -> None:
         self.news = threading.Condition()
         self.fault = Fault()
+        self.known_step: int | None = None
         self.checkpoint_asked = False
         self.finish_asked = False
         self.stopped = False
@@ -62,10 +63,14 @@ class Desk:
                 self._take(data, now_s)
             elif kind == "checkpoint":
                 self.checkpoint_asked = True
+            elif kind == "known":
+                self.known_step = data["step"]
             elif kind == "finish":
                 self.finish_asked = True
             else:
-                raise ImpossibleRun(f"command {kind!r} is none of reconfigure, inject, checkpoint, finish")
+                raise ImpossibleRun(
+                    f"command {kind!r} is none of reconfigure, inject, checkpoint, known, finish"
+                )
             self.news.notify_all()
 
     def stop(self) -> None:

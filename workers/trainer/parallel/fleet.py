@@ -154,6 +154,10 @@ class Fleet:
         """Ask for a checkpoint at the next boundary."""
         self._tell({"kind": "checkpoint"})
 
+    def known(self, step: int) -> None:
+        """Say that the checkpoint of this step is written down: older ones may go."""
+        self._tell({"kind": "known", "step": step})
+
     def finish(self) -> None:
         """Ask all ranks to end the run at the next boundary, with a checkpoint and the model."""
         self._tell({"kind": "finish"})

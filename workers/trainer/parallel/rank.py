@@ -73,7 +73,7 @@ class Rank:
         return self.desk.poll(after)
 
     def command(self, data: dict[str, Any]) -> None:
-        """Take a command: reconfigure, inject, checkpoint or finish."""
+        """Take a command: reconfigure, inject, checkpoint, known or finish."""
         self.desk.command(data, time.monotonic())
 
     def stop(self) -> None:

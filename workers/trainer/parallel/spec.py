@@ -24,8 +24,8 @@ class RunSpec:
     `layout` is a layout document as `forebay plan` prints it. `microbatches` counts all replicas of one
     iteration; a micro-batch packs whole sequences of at most `context` characters up to
     `microbatch_tokens`. `checkpoint_every` of 0 writes none but the last. `resume` continues from the last
-    complete checkpoint in `folder`, if there is one; one beyond `known_step`, the last step that is written
-    down, only where there is no other. `nodes` says on which node a device is: state comes from
+    complete checkpoint in `folder`, if there is one, but from none beyond `known_step`, the last step that is
+    written down. `nodes` says on which node a device is: state comes from
     the same node where it can.
     """
 

@@ -72,6 +72,7 @@ class Trainer:
             spec.timeout_s,
             link.launch,
             lambda: self._newer(self.number),
+            lambda: spec.known_step if self.desk.known_step is None else self.desk.known_step,
         )
         self._prepared: Prepared | None = None
         self._writers: set[int] = set()

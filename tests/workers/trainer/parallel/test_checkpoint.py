@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch.distributed.checkpoint import FileSystemReader
 
 from jobs.core.layout.transfer import Box
-from workers.trainer.parallel.checkpoint import load, newest
+from workers.trainer.parallel.checkpoint import CheckpointWriter, load, newest
 from workers.trainer.parallel.data import load_corpus
 from workers.trainer.parallel.errors import CheckpointError
 from workers.trainer.parallel.state import ShardedState
@@ -112,13 +112,29 @@ def test_an_incomplete_checkpoint_does_not_count(tmp_path):
     assert newest(str(tmp_path)) is None
 
 
-@pytest.mark.parametrize(("known", "step"), [(None, 30), (35, 30), (25, 20), (20, 20), (5, 30)])
+@pytest.mark.parametrize(("known", "step"), [(None, 30), (35, 30), (25, 20), (20, 20), (5, 30), (0, None)])
 def test_one_beyond_what_is_written_down_counts_only_where_there_is_no_other(tmp_path, known, step):
     for number in (20, 30):
         folder = tmp_path / "checkpoints" / f"step-{number:08d}-epoch-0001"
         folder.mkdir(parents=True)
         (folder / "complete.json").write_text("{}")
-    assert f"step-{step:08d}" in newest(str(tmp_path), known)
+    found = newest(str(tmp_path), known)
+    assert found is None if step is None else f"step-{step:08d}" in found
+
+
+@pytest.mark.parametrize(
+    ("known", "kept"),
+    [(None, [40, 50]), (0, [40, 50]), (10, [10, 40, 50]), (25, [20, 40, 50]), (50, [40, 50])],
+)
+def test_the_last_one_that_is_written_down_is_not_deleted(tmp_path, known, kept):
+    writer = CheckpointWriter(str(tmp_path), 2, 1.0, "launch", lambda: False, lambda: known)
+    for number in (10, 20, 30, 40, 50):
+        folder = tmp_path / "checkpoints" / f"step-{number:08d}-epoch-0001"
+        folder.mkdir(parents=True)
+        (folder / "complete.json").write_text("{}")
+    writer.prune(folder)
+    left = sorted((tmp_path / "checkpoints").iterdir())
+    assert [int(path.name.split("-")[1]) for path in left] == kept
 
 
 def test_a_finished_run_that_is_started_again_only_exports_its_model(crew, layout_of, trained, tmp_path):
