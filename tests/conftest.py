@@ -1,6 +1,6 @@
 """What every test can use."""
 
-import importlib.util
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,13 +46,8 @@ def shared_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def demo() -> ModuleType:
-    """The factory of demo studies, `tests/demo.py`."""
-    spec = importlib.util.spec_from_file_location("forebay_demo", Path(__file__).parent / "demo.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The factory of demo jobs, `tests/demo`; its models can be imported only once Django is set up."""
+    return importlib.import_module("tests.demo")
 
 
 @pytest.fixture(scope="module")

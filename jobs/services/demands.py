@@ -173,6 +173,7 @@ def ask_again() -> None:
         job = jobs[entry.pk]
         fields = read_scheduling(entry.declared)
         demand = demand_to_json(demand_of(job.kind, job.spec, fields, entry.submitted_at.timestamp()))
+        demand["lends"] = entry.demand.get("lends", demand["lends"])  # an operator may have switched it off
         if demand != entry.demand:
             entry.demand = demand
             entry.save(update_fields=["demand"])

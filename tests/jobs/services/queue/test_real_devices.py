@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.models import QueueEntry
 from cluster.services.devices import FoundDevice, FoundNode, record_discovery
 from jobs.core.body import parse_body
 from jobs.models import Job
@@ -9,6 +10,7 @@ from jobs.services.coordination import coordinate
 from jobs.services.grants import gave_back, grant_of, stopped
 from jobs.services.lifecycle import move_job
 from jobs.services.submission import submit_job
+from tuning.services.bubbles import switch_lending
 
 
 def test_real_jobs_use_real_devices_only_and_a_preempted_study_waits_again(
@@ -66,13 +68,18 @@ def test_a_study_begins_in_the_bubbles_of_a_job_that_has_all_devices_and_lends(
     assert grant_of(other.pk) is None
 
 
-def test_a_gang_that_came_before_any_device_shares_the_cores_that_come_later(people):
+@pytest.mark.parametrize("lends", [True, False])
+def test_a_gang_that_came_before_any_device_shares_the_cores_that_come_later(people, lends):
     team, user = people["red"]
     stages = {"stages": [{"layers": 2}, {"layers": 2}]}
-    spec = {"workload": "pydoc-gpt", "layout": {"replicas": [stages, stages]}}
+    spec = {"workload": "pydoc-gpt", "layout": {"replicas": [stages, stages]}, "lend_bubbles": True}
     body = parse_body({"kind": "training", "spec": spec})
     job = submit_job(body=body, team=team, owner=user, actor="red")
+    if not lends:
+        switch_lending(job_id=job.pk, lending=False, actor="otto")
     record_discovery([FoundNode("host", "127.0.0.1", 2, 0, (FoundDevice(0, "cpu"), FoundDevice(1, "cpu")))])
     for _ in range(2):  # the first look finds that four devices can never be had
         coordinate()
     assert {str(device) for device in grant_of(job.pk).devices} == {"host/cpu:0", "host/cpu:1"}
+    # What an operator has switched off stays off, whatever is worked out anew.
+    assert QueueEntry.objects.get(pk=job.pk).demand["lends"] is lends
