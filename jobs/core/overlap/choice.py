@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.core.overlap.decisions import Decision, seconds_told
+from jobs.core.overlap.decisions import Decision
 from jobs.core.overlap.errors import OverBudget
 from jobs.core.overlap.graph import Graph
 from jobs.core.overlap.planner import Plan, make_plan
 from jobs.core.overlap.search import LABEL_LIMIT
+from jobs.core.overlap.telling import bytes_told, seconds_told
 
 # On one tile there is nothing to take turns with; what may move there moves under `bucketed`.
 QUICK_POLICY = "round-robin"
@@ -103,11 +104,11 @@ def _explained(rows: list[dict[str, Any]], chosen: int, plan: Plan, wanted: int 
             continue
         name = f"{row['tiles']} tiles" if row["tiles"] > 1 else "untiled"
         if row["makespan"] is None:
-            reason = f"no plan fits into the budget; the smallest peak is {row['peak_bytes']:g} bytes"
+            reason = f"no plan fits into the budget; the smallest peak is {bytes_told(row['peak_bytes'])}"
         elif row["makespan"] < mine:
             reason = f"would be faster: {seconds_told(row['makespan'])} against {seconds_told(mine)}"
         else:
             took = f"{seconds_told(row['makespan'])} against {seconds_told(mine)}"
-            reason = f"{took}, peak {row['peak_bytes']:g} bytes"
+            reason = f"{took}, peak {bytes_told(row['peak_bytes'])}"
         found.append({"node": None, "action": f"considered {name}", "reason": reason})
     return found

@@ -7,6 +7,7 @@ from typing import TypedDict
 from jobs.core.overlap.graph import Graph, Kind
 from jobs.core.overlap.planner import Plan
 from jobs.core.overlap.simulator import Timeline
+from jobs.core.overlap.telling import bytes_told, seconds_told
 
 _EXPLAINED = 100
 _NODES_LOOKED_AT = 100_000
@@ -19,14 +20,6 @@ class Decision(TypedDict):
     node: str | None
     action: str
     reason: str
-
-
-def seconds_told(seconds: float) -> str:
-    """A time for people: `1.5 ms`."""
-    unit, factor = (
-        ("s", 1.0) if seconds >= 1 or seconds == 0 else ("ms", 1e3) if seconds >= 1e-3 else ("µs", 1e6)
-    )
-    return f"{seconds * factor:.4g} {unit}"
 
 
 def explain(plan: Plan, timeline: Timeline) -> list[Decision]:
@@ -42,8 +35,8 @@ def _whole(plan: Plan) -> list[Decision]:
             _decision(
                 f"took {chosen.name}",
                 f"{plan.wanted.name} {plan.fallback}: makespan {seconds_told(plan.wanted.makespan_s)},"
-                f" peak {plan.wanted.peak_bytes:g} bytes against {seconds_told(chosen.makespan_s)} and"
-                f" {chosen.peak_bytes:g}",
+                f" peak {bytes_told(plan.wanted.peak_bytes)} against {seconds_told(chosen.makespan_s)} and"
+                f" {bytes_told(chosen.peak_bytes)}",
             )
         )
     if not graph.groups:
