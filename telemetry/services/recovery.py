@@ -1,12 +1,13 @@
 """From a verdict to a plan: what the planner makes of it, who has to approve, and what was decided."""
 
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import structlog
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from jobs.core.errors import JobMovedOn, NoFeasiblePlan
@@ -22,6 +23,8 @@ log = structlog.get_logger(__name__)
 ANSWER, QUEUE = "recovery.answer", "recovery"
 # An incident that nobody answered for so long lost its message.
 SILENT = timedelta(seconds=10)
+# One for which there was no better layout is looked at again, at first soon, later every so often.
+LONGEST_REST = timedelta(minutes=5)
 
 
 def ring_recovery(verdict: Verdict) -> None:
@@ -31,15 +34,27 @@ def ring_recovery(verdict: Verdict) -> None:
 
 
 def unanswered() -> list[UUID]:
-    """Return incidents whose message was lost."""
-    rows = Verdict.objects.filter(
+    """Return incidents whose message was lost, and those without a plan whose rest is over.
+
+    What was measured when an incident began need not hold minutes later; the rests between two looks grow.
+    """
+    now = timezone.now()
+    open_ones = Verdict.objects.filter(
         state=VerdictState.OPEN,
         kind__in=[kind.value for kind in ACTIONABLE],
-        planned_at__isnull=True,
-        opened_at__lt=timezone.now() - SILENT,
+        opened_at__lt=now - SILENT,
         job__state=JobState.RUNNING,
     )
-    return list(rows.values_list("pk", flat=True))
+    silent = [row.pk for row in open_ones if row.planned_at is None]
+    plans = Reconfiguration.objects.filter(job=OuterRef("job"), epoch=OuterRef("job__training__epoch"))
+    return silent + [row.pk for row in open_ones.exclude(Exists(plans)) if _has_rested(row, now)]
+
+
+def _has_rested(verdict: Verdict, now: datetime) -> bool:
+    if verdict.planned_at is None:
+        return False
+    rest = min(max(SILENT, verdict.planned_at - verdict.opened_at), LONGEST_REST)
+    return verdict.planned_at < now - rest
 
 
 def answer_verdict(verdict_id: UUID) -> Reconfiguration | None:

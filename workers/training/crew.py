@@ -216,7 +216,7 @@ class Crew:
         device = self.run.devices[rank]["id"] if rank is not None else None
         found = self.watcher.found(incident)
         verdict, is_new = open_verdict(job_id=self.job.pk, found=found, device_id=device)
-        incident.verdict_id = verdict.pk
+        incident.verdict_id, incident.planned_for = verdict.pk, incident.verdict.slowdown
         if is_new:
             ring_recovery(verdict)
 
@@ -231,6 +231,9 @@ class Crew:
             evidence=found.evidence,
             series=found.series,
         )
+        if incident.needs_new_plan:
+            ring_recovery(Verdict.objects.get(pk=incident.verdict_id))
+            incident.planned_for = found.factor
 
     def _forget_written(self) -> None:
         if self._due is not None:

@@ -22,6 +22,8 @@ from telemetry.services.verdicts import FoundVerdict
 from workers.training.book import RankStep, Seat, Step
 
 REMEMBERED = 240
+# A slowdown this many times as large, or as small, may deserve another plan.
+ANOTHER = 1.25
 
 
 @dataclass
@@ -31,7 +33,14 @@ class Incident:
     verdict: Verdict
     verdict_id: Any = None
     told: tuple[Any, ...] = ()
+    planned_for: float | None = None
     is_closed: bool = False
+
+    @property
+    def needs_new_plan(self) -> bool:
+        """Whether it has become another matter than what the recovery loop was last told of."""
+        now, then = self.verdict.slowdown, self.planned_for
+        return now is not None and then is not None and not 1 / ANOTHER < now / then < ANOTHER
 
 
 @dataclass

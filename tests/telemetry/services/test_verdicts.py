@@ -158,6 +158,28 @@ def test_without_a_better_layout_the_reason_is_written_down_once(job, devices):
     assert kinds(job, "verdict") == ["verdict.opened", "verdict.answered"]
 
 
+def test_without_a_better_layout_it_is_looked_at_again_and_again_after_longer_rests(job, devices):
+    TrainingRun.objects.update(steps_total=51)
+    verdict = opened(job, devices)
+    began = timezone.now() - timedelta(hours=1)
+
+    def answered(after_s, ago_s):
+        at = timezone.now() - timedelta(seconds=ago_s)
+        Verdict.objects.update(opened_at=at - timedelta(seconds=after_s), planned_at=at)
+        return unanswered() == [verdict.pk]
+
+    assert not answered(after_s=1, ago_s=9)
+    assert answered(after_s=1, ago_s=11)
+    assert not answered(after_s=60, ago_s=50)
+    assert answered(after_s=60, ago_s=61)
+    assert answered(after_s=3600, ago_s=301)
+    # Steps that are left make the change worth its pause: the next look proposes it.
+    TrainingRun.objects.update(steps_total=100_000)
+    assert answer_verdict(verdict.pk) is not None
+    Verdict.objects.update(opened_at=began, planned_at=began)
+    assert unanswered() == []
+
+
 def test_a_lost_message_is_found_and_what_no_layout_mends_rings_nobody(job, devices):
     verdict = opened(job, devices)
     ring_recovery(verdict)

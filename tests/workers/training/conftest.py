@@ -14,7 +14,8 @@ from jobs.models import Job, TrainingRun
 from jobs.services.lifecycle import cancel_job
 from jobs.services.submission import submit_job
 from journal.models import OutboxMessage
-from telemetry.services.recovery import answer_verdict
+from telemetry.models import Verdict
+from telemetry.services.recovery import answer_verdict, unanswered
 from workers.trainer.parallel.local import LocalProcesses
 from workers.training.driver import drive_training
 
@@ -48,10 +49,12 @@ class Running:
         return TrainingRun.objects.get(pk=self.job_id)
 
     def recover(self) -> None:
-        """Do what the recovery worker would: answer verdicts whose message was sent."""
+        """Do what the recovery worker would: answer verdicts whose message was sent, or whose rest is over."""
         for message in list(OutboxMessage.objects.filter(task="recovery.answer")):
             message.delete()
             answer_verdict(UUID(message.args[0]))
+        for verdict_id in unanswered():
+            answer_verdict(verdict_id)
 
     def until(self, condition, what: str = "") -> object:
         """Wait for a condition, recovering meanwhile; fail with what the job says of itself."""
@@ -64,8 +67,9 @@ class Running:
                 break
             time.sleep(0.2)
         job, run = self.job, self.run
+        answers = list(Verdict.objects.values_list("kind", "state", "factor", "answer"))
         raise AssertionError(
-            f"{what}: {job.state} {job.substate} {job.reason}, step {run.step}, {run.health}"
+            f"{what}: {job.state} {job.substate} {job.reason}, step {run.step}, {answers}, {run.health}"
         )
 
     def end(self) -> Job:
