@@ -49,7 +49,7 @@ class Running:
         return TrainingRun.objects.get(pk=self.job_id)
 
     def recover(self) -> None:
-        """Do what the recovery worker would: answer verdicts whose message was sent, or whose rest is over."""
+        """Do what the recovery worker would: answer verdicts whose message came or whose rest is over."""
         for message in list(OutboxMessage.objects.filter(task="recovery.answer")):
             message.delete()
             answer_verdict(UUID(message.args[0]))
