@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 GUESSED_COMPILE_S = 20.0  # a model of some layers on a processor core, torch 2.13: 10 to 20 s
-REPEATED = 0.25  # a second compilation of the same graph finds its kernels in the cache
+# a second compilation of a graph finds its kernels in the cache, and in the same process the compiler loaded
+REPEATED, REPEATED_HERE = 0.25, 0.05
 
 
 @dataclass(frozen=True)
@@ -85,14 +86,18 @@ def worth_trying(eager_s: float, compile_s: float, steps_left: int, rules: Compi
     return Judgement(found.pays, reason, found.break_even_steps, found.saved_s)
 
 
-def expected_compile_s(same: Sequence[float], others: Sequence[float], remembered: float | None) -> float:
+def expected_compile_s(
+    same: Sequence[float], others: Sequence[float], remembered: float | None, loaded: bool = False
+) -> float:
     """Return what compiling will plausibly cost.
 
     `same` are measurements of the same graph in this study, oldest first, `others` of other graphs on the
-    same kind of device, `remembered` what this machine measured in earlier studies.
+    same kind of device, `remembered` what this machine measured in earlier studies. `loaded` says that this
+    process has compiled before.
     """
     if same:
-        return REPEATED * same[0] if len(same) == 1 else same[-1]
+        again = REPEATED_HERE if loaded else REPEATED
+        return again * same[0] if len(same) == 1 else same[-1]
     if others:
         return max(others)
     return GUESSED_COMPILE_S if remembered is None else remembered

@@ -1,5 +1,6 @@
 """What is known about compiling one graph: from earlier runs of the study, and from this machine."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 
 from tuning.core.containers import expected_compile_s
 from tuning.core.study.compiling import same_graph
+from workers.trainer.compiling.inductor import found_kernels
 from workers.trainer.compiling.remembered import remember_s, remembered_s
 
 _SAME_KIND = ("device", "torch")
@@ -43,8 +45,9 @@ class Findings:
         """Return the seconds that compiling will plausibly take."""
         same = [float(one["compile_s"]) for one in self.same]
         remembered = remembered_s(self.about["device"], self.about["torch"])
-        return expected_compile_s(same, self.others, remembered)
+        return expected_compile_s(same, self.others, remembered, "torch._inductor.compile_fx" in sys.modules)
 
     def keep(self, compile_s: float) -> None:
-        """Remember what compiling took, for other studies on this machine."""
-        remember_s(self.about["device"], self.about["torch"], compile_s)
+        """Remember what compiling took, for other studies on this machine; not where kernels were at hand."""
+        if not found_kernels():
+            remember_s(self.about["device"], self.about["torch"], compile_s)

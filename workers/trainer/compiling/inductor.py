@@ -19,8 +19,11 @@ def compiled_model(model: nn.Module) -> Callable[..., Any]:
     device has one core here, and a pool of compiler processes would outlive the run.
     """
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(kernels_folder()))
+    from torch._dynamo.utils import counters
+
     # a finished run's graphs; its kernels stay in the folder
     torch.compiler.reset()
+    counters.clear()
     options: dict[str, Any] = {
         "compile_threads": 1,
         "fx_graph_cache": True,
@@ -31,6 +34,14 @@ def compiled_model(model: nn.Module) -> Callable[..., Any]:
         options["cpp.cxx"] = (path,)
     forward: Callable[..., Any] = torch.compile(model, dynamic=False, options=options)
     return forward
+
+
+def found_kernels() -> bool:
+    """Return whether the last compilation found kernels of an earlier one."""
+    from torch._dynamo.utils import counters
+
+    hits = (("inductor", "fxgraph_cache_hit"), ("aot_autograd", "autograd_cache_hit"))
+    return any(counters[kind][name] > 0 for kind, name in hits)
 
 
 def is_compiled(model: nn.Module) -> bool:

@@ -117,3 +117,7 @@ def test_the_expected_cost_follows_the_nearest_measurement(
     same: list[float], others: list[float], remembered: float | None, seconds: float
 ) -> None:
     assert expected_compile_s(same, others, remembered) == seconds
+
+
+def test_a_process_that_has_compiled_before_repeats_it_sooner() -> None:
+    assert expected_compile_s([12.0], [], None, loaded=True) < expected_compile_s([12.0], [], None)

@@ -9,10 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 from tuning.core.containers import CompileRules
-from tuning.core.study import CompileChance, CompileDecided
+from tuning.core.study import CompileChance, CompileDecided, Member, Reported
 from workers.trainer.compiling import compilers, lazy
 from workers.trainer.compiling.agreement import relative_distance
-from workers.trainer.orders import Setting, TargetOrder
+from workers.trainer.compiling.findings import Findings
+from workers.trainer.container import run_container
+from workers.trainer.orders import ContainerOrder, Setting, TargetOrder
 from workers.trainer.target import train_target
 from workers.trainer.workloads.digits_mlp import DigitsMlp
 
@@ -146,6 +148,69 @@ def test_code_that_computes_something_else_is_dropped_before_it_trains_anything(
     assert decided.decision["outcome"] == "dropped"
     assert "gradients differ by" in decided.decision["reason"]
     assert all(torch.equal(weights[name], eager[name]) for name in eager)
+
+
+@pytest.mark.parametrize(("members", "fused", "title"), [(2, True, "2 fused trials"), (1, False, "trial")])
+def test_a_container_whose_steps_are_certain_compiles_the_model_of_its_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: int, fused: bool, title: str
+) -> None:
+    compiled: list[torch.nn.Module] = []
+
+    def noted(model: torch.nn.Module) -> torch.nn.Module:
+        compiled.append(model)
+        return model
+
+    monkeypatch.setattr(lazy, "compiled_model", noted)
+    monkeypatch.setattr(Findings, "keep", lambda self, seconds: None)
+    metrics = []
+    for chance in (None, CompileChance(SHAPE, rules=ALWAYS)):
+        events: list[Any] = []
+        trials = tuple(
+            Member(number, {**CONFIG, "lr": 0.05 * (number + 1)}, number) for number in range(members)
+        )
+        setting = Setting("digits-mlp", str(tmp_path), data_seed=1, scaling=4, threads=1)
+        order = ContainerOrder("c0", setting, trials, 0, 3, fused=fused, compiling=chance)
+        assert run_container(order, events.append, workload=DigitsMlp(width=32)).outcome == "finished"
+        metrics.append([event.metrics for event in events if isinstance(event, Reported)])
+    (decided,) = [event.decision for event in events if isinstance(event, CompileDecided)]
+    assert (decided["model"], decided["outcome"], len(compiled)) == (title, "kept", 1)
+    assert metrics[0] == metrics[1]
+
+
+def test_several_trials_that_train_one_by_one_stay_eager(tmp_path: Path) -> None:
+    events: list[Any] = []
+    trials = tuple(Member(number, CONFIG, number) for number in range(2))
+    setting = Setting("digits-mlp", str(tmp_path), data_seed=1, scaling=4, threads=1)
+    order = ContainerOrder(
+        "c0", setting, trials, 0, 1, fused=False, compiling=CompileChance(SHAPE, rules=ALWAYS)
+    )
+    run_container(order, events.append, workload=DigitsMlp(width=32))
+    assert not [event for event in events if isinstance(event, CompileDecided)]
+
+
+def test_other_threads_have_the_question_asked_again_but_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A local study gives the cores of idle devices to its last target, and takes them back."""
+    monkeypatch.setattr(lazy, "compiled_model", lambda model: model)
+    monkeypatch.setattr(Findings, "keep", lambda self, seconds: None)
+    told: list[Any] = []
+    model = torch.nn.Linear(4, 1)
+    chance = CompileChance(SHAPE, rules=ALWAYS)
+    made = lazy.LazyStep(model, "target", torch.device("cpu"), 8, 1000, chance, lambda *one: told.append(one))
+
+    def gradients(forward: Callable[..., Any]) -> torch.Tensor:
+        model.zero_grad()
+        loss = forward(torch.ones(8, 4)).square().mean()
+        loss.backward()
+        return torch.as_tensor(loss.detach())
+
+    for count in (1, 2, 3, 4):
+        monkeypatch.setattr(torch, "get_num_threads", lambda count=count: count)
+        for _ in range(30):
+            made.step(torch.ones(8, 4), gradients, lambda: None)
+    outcomes = [decision["outcome"] for decision, _ in told]
+    assert outcomes == ["kept", "kept", "not tried"]
 
 
 def test_a_deadline_leaves_too_few_certain_steps(tmp_path: Path) -> None:
