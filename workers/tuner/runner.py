@@ -101,7 +101,7 @@ class RayRunner:
         finally:
             ray.kill(actor)
 
-    def start(self, action: Start, brain: Brain, device: Device | None, now_s: float = 0.0) -> None:
+    def start(self, action: Start, brain: Brain, device: Device | None, now_s: float) -> None:
         """Begin a run on its device; a failure to begin is the loss of the run."""
         try:
             connect()
