@@ -26,8 +26,9 @@ class Findings:
     def __init__(self, known: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
         self.about = about
         measured = [one for one in known if one.get("compile_s") is not None]
-        self.same = [one for one in measured if same_graph(one, about)]
-        kind = [one for one in measured if all(one[name] == about[name] for name in _SAME_KIND)]
+        tried = [one for one in measured if one["outcome"] != "not tried"]
+        self.same = [one for one in tried if same_graph(one, about)]
+        kind = [one for one in tried if all(one[name] == about[name] for name in _SAME_KIND)]
         self.others = [float(one["compile_s"]) for one in kind if one not in self.same]
 
     @property

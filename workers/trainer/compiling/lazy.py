@@ -120,13 +120,16 @@ class LazyStep:
         before = random_state(self.device)
         loss = gradients(self.model)
         self.draws = not torch.equal(before, random_state(self.device))
-        difference = None if failure else comparison.difference()
+        lost = not torch.isfinite(loss).all()
+        difference = None if failure or lost else comparison.difference(loss)
         update()
         if failure:
             self._decide("failed", failure)
             return loss
         self.findings.keep(self.compile_s or 0.0)
-        if difference:
+        if lost:
+            self._decide("not tried", "its loss is not finite")
+        elif difference:
             self._decide("dropped", difference)
         elif self.findings.verdict:
             self._weigh(statistics.median(self.eager_s) * self.findings.share)

@@ -66,7 +66,7 @@ def test_a_compiled_target_has_the_weights_of_the_eager_one_and_the_next_one_doe
     assert (first.decision["outcome"], first.decision["model"], first.run) == ("kept", "target", "t0")
     assert first.seconds > 0.0
     assert first.decision["compile_s"] > first.decision["compiled_step_s"] > 0.0
-    # three epochs of eleven full batches: two to warm up, five eager, one both ways, then some of each in turn
+    # three epochs of eleven full batches: two to warm up, five eager, one both ways, some of each in turn
     assert 33 - 18 <= first.decision["steps_left"] < 33 - 8
     assert distance(compiled, eager) < 1e-5
 
@@ -146,8 +146,22 @@ def test_code_that_computes_something_else_is_dropped_before_it_trains_anything(
     _, eager, _ = train(tmp_path / "a", None)
     _, weights, (decided,) = train(tmp_path / "b", CompileChance(SHAPE, rules=ALWAYS))
     assert decided.decision["outcome"] == "dropped"
-    assert "gradients differ by" in decided.decision["reason"]
+    assert decided.decision["reason"].startswith("compiled, its gradients differ by")
     assert all(torch.equal(weights[name], eager[name]) for name in eager)
+
+
+def test_a_loss_that_is_not_finite_says_nothing_about_the_compiled_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lazy, "compiled_model", lambda model: model)
+    monkeypatch.setattr(Findings, "keep", lambda self, seconds: None)
+    setting = Setting("digits-mlp", str(tmp_path), data_seed=1, scaling=4, threads=1)
+    chance = CompileChance(SHAPE, rules=ALWAYS)
+    order = TargetOrder("t0", setting, 17, {**CONFIG, "lr": 1e30}, seed=3, epochs=1, compiling=chance)
+    events: list[Any] = []
+    assert train_target(order, events.append, workload=DigitsMlp(width=16)).state == "failed"
+    (decided,) = [event.decision for event in events if isinstance(event, CompileDecided)]
+    assert (decided["outcome"], decided["reason"]) == ("not tried", "its loss is not finite")
 
 
 @pytest.mark.parametrize(("members", "fused", "title"), [(2, True, "2 fused trials"), (1, False, "trial")])
