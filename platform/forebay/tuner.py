@@ -68,9 +68,9 @@ def tune(
     `workload` is a `forebay.Workload` class or instance, a function made by `forebay.workload`, a registered
     name, or `package.module:Name`. `options` are the fields of a study's specification: `trials`, `epochs`,
     `target_epochs`, `search`, `scheduler` ("fifo", "asha", "asha-promote", or a dictionary with `grace`
-    and `reduction`), `scaling`, `fusion`, `eager`, `top_k`, `seed`, `devices`, `deadline_s`, `space`,
-    `duplicates`, `parametrization`, `checkpoint_every`. `out` is a folder for models and the snapshot (a
-    new temporary one by default), `resume` an earlier one to go on with. `check_transfer` adds a
+    and `reduction`), `scaling`, `fusion`, `compile`, `eager`, `top_k`, `seed`, `devices`, `deadline_s`,
+    `space`, `duplicates`, `parametrization`, `checkpoint_every`. `out` is a folder for models and the
+    snapshot (a new temporary one by default), `resume` an earlier one to go on with. `check_transfer` adds a
     coordinate check before the search.
 
     Raises SpecError for wrong options, WorkloadError for a workload that cannot be used, SnapshotError for a

@@ -24,6 +24,7 @@ LABELS = {
     "parametrization": "Parametrization",
     "eager": "Eager transfer",
     "transfer_check": "Transfer check",
+    "compile": "Compiling",
     "top_k": "Target models",
     "target_search": "Second search on the target",
     "seed": "Seed",
@@ -42,6 +43,7 @@ GROUPS = {
     "surrogates": ("scaling", "fusion", "eager", "top_k"),
     "more": (
         "transfer_check",
+        "compile",
         "target_search",
         "target_epochs",
         "parametrization",

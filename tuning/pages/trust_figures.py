@@ -19,6 +19,7 @@ from telemetry.core.figures import (
     width_lines,
 )
 from telemetry.core.wording import duration_text
+from tuning.queries.compiling import compile_sentences
 from tuning.queries.ladder import fates_of, rungs_of
 from tuning.queries.overview import elapsed_s
 from tuning.queries.spending import alone_of, shares_of, spending_of
@@ -105,12 +106,14 @@ def spending(job: Job, request: HttpRequest) -> Drawn:
         return {"empty": "Device time appears here as soon as it is spent."}
     drawn = spending_bar(parts)
     times = job.study.spending
-    overhead = (parts["profiling"] + parts["repacking"] + parts["check"]) / sum(parts.values())
+    extra = ("profiling", "repacking", "compiling", "check")
+    overhead = sum(parts[name] for name in extra) / sum(parts.values())
     drawn["note"] = (
         f"The search took {duration_text(times['search_s'])}, the targets "
         f"{duration_text(times['target_s'])} beyond it. "
-        f"Profiling, repacking and checks: {overhead:.1%} of all device time."
+        f"Profiling, repacking, compiling and checks: {overhead:.1%} of all device time."
     )
+    drawn["note"] = " ".join([drawn["note"], *compile_sentences(job)])
     drawn["height"] = 190
     return drawn
 

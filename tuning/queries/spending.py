@@ -17,18 +17,21 @@ class TrialShare(NamedTuple):
 
 
 def spending_of(job: Job, elapsed_s: float) -> dict[str, float]:
-    """Return device seconds by purpose: search, target, profiling, repacking, check, and idle.
+    """Return device seconds by purpose: search, target, profiling, repacking, compiling, check, idle.
 
     Repacking is the part of a container's life in which it was built again, cut down or put aside.
     """
     spent = job.study.spending
     if not spent:
         return {}
+    compiling_s = spent.get("compiling_s", 0.0)
+    of_targets_s = spent.get("target_compiling_s", 0.0)
     parts = {
-        "search": max(spent.get("trial_device_s", 0.0), 0.0),
-        "target": spent.get("target_device_s", 0.0),
+        "search": max(spent.get("trial_device_s", 0.0) - (compiling_s - of_targets_s), 0.0),
+        "target": max(spent.get("target_device_s", 0.0) - of_targets_s, 0.0),
         "profiling": spent.get("profiling_s", 0.0),
         "repacking": spent.get("repacking_s", 0.0),
+        "compiling": compiling_s,
         "check": spent.get("transfer_check_s", 0.0),
     }
     return parts | {"idle": max(_devices(job) * elapsed_s - sum(parts.values()), 0.0)}

@@ -202,6 +202,7 @@ def _summary(driving: Driving, models: dict[Key, str]) -> dict[str, Any]:
         "trials_total": brain.spec.trials,
         "targets": [target.row() | {"model": models.get(target.key)} for target in brain.targets],
         "fusion": brain.fusion(),
+        "compile": brain.compilations(),
         "warnings": brain.warnings,
     }
 

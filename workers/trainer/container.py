@@ -15,6 +15,7 @@ from tuning.core.study.events import Checkpointed, ContainerEnded, ModelSaved, R
 from tuning.core.workload import FunctionWorkload, Workload
 from workers.trainer import checkpoints
 from workers.trainer.batches import load_data
+from workers.trainer.compiling.stepping import compile_lazily
 from workers.trainer.ensembles import build_ensemble
 from workers.trainer.loading import load_workload
 from workers.trainer.orders import ContainerOrder, Control, GoOn, Reporter, Stopped, Verdict
@@ -41,8 +42,9 @@ def run_container(
 ) -> ContainerEnded:
     """Run a container to its end and return how it ended (`at_s` is for the driver to fill in).
 
-    `reporter` gets `TrialFailed`, `Reported` (each epoch), `Checkpointed` and `ModelSaved`, in the order in
-    which they happen; what it was given is durable. Only an error that concerns all trials alike is raised.
+    `reporter` gets `TrialFailed`, `Reported` (each epoch), `Checkpointed`, `CompileDecided` and `ModelSaved`,
+    in the order in which they happen; what it was given is durable. Only an error that concerns all trials
+    alike is raised.
     """
     workload = workload or load_workload(order.setting.workload, order.setting.parameters)
     if order.setting.threads:
@@ -75,6 +77,7 @@ class _Run:
         ensemble, note = build_ensemble(recipe, order)
         if order.from_epoch:
             self.repacking_s += time.perf_counter() - self.started_s
+        compile_lazily(ensemble, order, order.until_epoch - order.from_epoch, self.reporter)
         epoch = order.from_epoch
 
         def ended(outcome: str, epoch: int, path: str | None = None) -> ContainerEnded:

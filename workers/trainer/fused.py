@@ -11,6 +11,7 @@ from tuning.core import hydro
 from tuning.core.errors import TuningError
 from tuning.core.study.actions import Member
 from workers.trainer.batches import has_batch_norm
+from workers.trainer.compiling.stepping import Compilable, LazyStep, make_step
 from workers.trainer.orders import Stopped
 from workers.trainer.recipe import Recipe
 
@@ -34,6 +35,7 @@ class FusedEnsemble:
 
     def __init__(self, recipe: Recipe, members: Sequence[Member], data_seed: int) -> None:
         self.recipe, self.data_seed = recipe, data_seed
+        self.lazy: LazyStep | None = None
         self.members = list(members)
         self.model = recipe.fused(self.members)
         self.fold_single = has_batch_norm(self.model.blueprint.template)
@@ -76,14 +78,20 @@ class FusedEnsemble:
 
     def _step(self, inputs: Any, targets: Any) -> Tensor:
         workload = self.recipe.workload
-        losses = hydro.losses(workload.loss, self.model(inputs), targets)
-        self.optimizer.zero_grad(set_to_none=True)
-        hydro.backward(losses)
-        if workload.clip_norm is not None:
-            hydro.clip_grad_norm_(self.model, workload.clip_norm)
-        self.optimizer.step()
-        result: Tensor = losses.detach()
-        return result
+
+        def gradients(forward: Callable[..., Any]) -> Tensor:
+            losses = hydro.losses(workload.loss, forward(inputs), targets)
+            self.optimizer.zero_grad(set_to_none=True)
+            hydro.backward(losses)
+            result: Tensor = losses.detach()
+            return result
+
+        def update() -> None:
+            if workload.clip_norm is not None:
+                hydro.clip_grad_norm_(self.model, workload.clip_norm)
+            self.optimizer.step()
+
+        return make_step(self.lazy, self.model, inputs, gradients, update)
 
     def stepper(self, inputs: Any, targets: Any) -> Callable[[], None]:
         """Return a function that makes one training step on this batch, for measurements."""
@@ -93,6 +101,13 @@ class FusedEnsemble:
             self._step(inputs, targets)
 
         return step
+
+    def compilable(self) -> Compilable | None:
+        """Return the fused model, unless it draws from its trials' own streams, which a graph cannot hold."""
+        if self.model.train().draws:
+            return None
+        size = self.recipe.batch_size(self.members[0].config)
+        return Compilable(f"{len(self.members)} fused trials", self.model, size, self.fold_single)
 
     def tensors(self) -> Iterator[Tensor]:
         """Yield every tensor that stays between steps."""
@@ -132,6 +147,7 @@ class FusedEnsemble:
         if not trials:
             self.members = []
             return
+        self.lazy = None  # what was compiled was the model of them all
         indexes = [self.trials.index(trial) for trial in trials]
         self.model, self.optimizer = hydro.defuse(self.model, self.optimizer, indexes)
         self.members = [self.members[index] for index in indexes]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tuning.core.study.actions import Member
+from tuning.core.study.compiling import CompileChance
 from tuning.core.study.events import Event
 
 Reporter = Callable[[Event], None]
@@ -37,7 +38,8 @@ class ContainerOrder:
     """Train `members` together from `from_epoch` to `until_epoch`, waiting for a verdict at every rung.
 
     `fused=False` trains them one after the other in the same process. `keep_models` writes the weights of
-    every trial that reaches the end (the trials of an unscaled study are full models).
+    every trial that reaches the end (the trials of an unscaled study are full models). `compiling` None keeps
+    every step eager.
     """
 
     run: str
@@ -48,6 +50,7 @@ class ContainerOrder:
     rungs: tuple[int, ...] = ()
     fused: bool = True
     keep_models: bool = False
+    compiling: CompileChance | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class TargetOrder:
     epochs: int
     checkpoint: str | None = None
     variant: int = 0
+    compiling: CompileChance | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from tuning.core.study.actions import Member
 from tuning.core.study.events import Profiled
 from tuning.core.workload import FunctionWorkload, Workload
 from workers.trainer.batches import batch_bounds, load_data
+from workers.trainer.clocks import step_clock
 from workers.trainer.fused import FusedEnsemble
 from workers.trainer.loading import load_workload
 from workers.trainer.memory import free_bytes, measure_bytes
@@ -130,18 +131,6 @@ def _worth_trying(step_s: Mapping[int, float], size: int, allowed_s: float) -> b
         return True
     rates = [step_s[known] / known for known in sizes]
     return rates[-1] < rates[-2] * IMPROVEMENT
-
-
-def step_clock(device: torch.device) -> Callable[[], float]:
-    """Return the clock for a step: the process's own time on one core, where other processes do not count."""
-    if device.type == "cuda":
-
-        def synchronised() -> float:
-            torch.cuda.synchronize(device)
-            return time.perf_counter()
-
-        return synchronised
-    return time.process_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def monotone(step_s: dict[int, float]) -> dict[int, float]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from tuning.core.study.actions import Member
 from workers.trainer.batches import has_batch_norm
+from workers.trainer.compiling.stepping import Compilable, LazyStep, make_step
 from workers.trainer.orders import Stopped
 from workers.trainer.recipe import Recipe
 
@@ -72,6 +73,7 @@ class SoloEnsemble:
     def __init__(self, recipe: Recipe, members: Sequence[Member], data_seed: int) -> None:
         self.recipe, self.data_seed = recipe, data_seed
         self.failures: dict[int, str] = {}
+        self.lazy: LazyStep | None = None  # of the only trial
         self.lones: dict[int, Lone] = {}
         for member in members:
             try:
@@ -117,14 +119,20 @@ class SoloEnsemble:
 
     def _step(self, lone: Lone, inputs: Any, targets: Any) -> torch.Tensor:
         workload = self.recipe.workload
-        loss = workload.loss(lone.model(inputs), targets)
-        lone.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if workload.clip_norm is not None:
-            nn.utils.clip_grad_norm_(lone.model.parameters(), workload.clip_norm)
-        lone.optimizer.step()
-        result: torch.Tensor = loss.detach()
-        return result
+
+        def gradients(forward: Callable[..., Any]) -> torch.Tensor:
+            loss = workload.loss(forward(inputs), targets)
+            lone.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            result: torch.Tensor = loss.detach()
+            return result
+
+        def update() -> None:
+            if workload.clip_norm is not None:
+                nn.utils.clip_grad_norm_(lone.model.parameters(), workload.clip_norm)
+            lone.optimizer.step()
+
+        return make_step(self.lazy, lone.model, inputs, gradients, update)
 
     def stepper(self, inputs: Any, targets: Any) -> Callable[[], None]:
         """Return a function that makes one training step of the only trial, for measurements."""
@@ -135,6 +143,13 @@ class SoloEnsemble:
             self._step(lone, inputs, targets)
 
         return step
+
+    def compilable(self) -> Compilable | None:
+        """Return the only trial's model; each of several would have to be compiled for itself."""
+        if len(self.lones) != 1:
+            return None
+        (lone,) = self.lones.values()
+        return Compilable("trial", lone.model, self.recipe.batch_size(lone.member.config), lone.fold_single)
 
     def tensors(self) -> Iterator[torch.Tensor]:
         """Yield every tensor that stays between steps."""

@@ -11,6 +11,7 @@ from tuning.core.study.events import TargetCheckpointed, TargetEnded, TargetRepo
 from tuning.core.workload import FunctionWorkload, Workload
 from workers.trainer import checkpoints
 from workers.trainer.batches import load_data
+from workers.trainer.compiling.stepping import compile_lazily
 from workers.trainer.loading import load_workload
 from workers.trainer.orders import Control, GoOn, Reporter, Stopped, TargetOrder
 from workers.trainer.recipe import Recipe
@@ -25,9 +26,9 @@ def train_target(
 ) -> TargetEnded:
     """Train a target to its end, or until it is stopped; either way its weights so far are saved.
 
-    `reporter` gets `TargetReported` (each epoch) and `TargetCheckpointed`. The model is a safetensors file
-    with ordinary state-dict keys; the JSON file of the same name says what it is. A target that was stopped
-    before its first epoch ended has no model.
+    `reporter` gets `TargetReported` (each epoch), `TargetCheckpointed` and `CompileDecided`. The model is a
+    safetensors file with ordinary state-dict keys; the JSON file of the same name says what it is. A target
+    that was stopped before its first epoch ended has no model.
     """
     workload = workload or load_workload(order.setting.workload, order.setting.parameters)
     if order.setting.threads:
@@ -60,6 +61,7 @@ class _Run:
             ensemble.load(content["trials"])
             self.epoch = self.schedule.last_epoch = int(content["epoch"])
             self.metrics = content["metrics"]
+        compile_lazily(ensemble, order, order.epochs - self.epoch, self.reporter)
         saved: dict[str, torch.Tensor] = {}
         try:
             while self.epoch < order.epochs:

@@ -247,6 +247,7 @@ class Driver:
         elif isinstance(action, StopRun) and action.pause:
             self._keep_database(lambda: self.bundles.split(self.driving.brain, action.run, 1 + len(free)))
         if isinstance(action, Start):
-            self.runner.start(action, self.driving.brain, self.devices.labels.get(action.device))
+            device = self.devices.labels.get(action.device)
+            self.runner.start(action, self.driving.brain, device, self.elapsed_s)
         elif isinstance(action, Proceed | StopTrials | StopRun):
             self.runner.tell(action)

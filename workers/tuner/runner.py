@@ -15,7 +15,7 @@ from cluster.models import Device
 from jobs.models import Job
 from tuning.core.errors import WorkloadError
 from tuning.core.study import Study as Brain
-from tuning.core.study import StudyFacts, event_from_json, facts_from_json
+from tuning.core.study import StudyFacts, compile_chance, event_from_json, facts_from_json
 from tuning.core.study.actions import (
     CheckTransfer,
     Proceed,
@@ -101,12 +101,12 @@ class RayRunner:
         finally:
             ray.kill(actor)
 
-    def start(self, action: Start, brain: Brain, device: Device | None) -> None:
+    def start(self, action: Start, brain: Brain, device: Device | None, now_s: float) -> None:
         """Begin a run on its device; a failure to begin is the loss of the run."""
         try:
             connect()
             actor = self._actor(action.device, device)
-            ray.get(actor.start.remote(self._order(action, brain)), timeout=CALL_SECONDS * 6)
+            ray.get(actor.start.remote(self._order(action, brain, now_s)), timeout=CALL_SECONDS * 6)
             loading = None if is_lent(action.device) else actor.warm.remote(self.job.spec)
             self.runs[action.run] = Run(action.run, action.device, actor, loading=loading)
         except (ray.exceptions.RayError, TimeoutError) as error:
@@ -213,7 +213,7 @@ class RayRunner:
         if actor is not None:
             ray.kill(actor)
 
-    def _order(self, action: Start, brain: Brain) -> Any:
+    def _order(self, action: Start, brain: Brain, now_s: float) -> Any:
         setting = _setting(self.job, brain)
         if isinstance(action, StartContainer):
             return ContainerOrder(
@@ -225,6 +225,7 @@ class RayRunner:
                 action.rungs,
                 action.fused,
                 keep_models=not brain.state.transfers,
+                compiling=compile_chance(brain.state, action, now_s),
             )
         if isinstance(action, StartTarget):
             return TargetOrder(
@@ -236,6 +237,7 @@ class RayRunner:
                 action.epochs,
                 action.checkpoint,
                 action.variant,
+                compile_chance(brain.state, action, now_s),
             )
         if isinstance(action, CheckTransfer):
             return TransferOrder(action.run, setting, action.members)

@@ -92,6 +92,7 @@ def _fusion(text: str | None) -> Any:
 @click.option("--top-k", type=int, help="How many of the best become target models (3).")
 @click.option("--target-search", type=int, help="Targets that try what does not transfer, dropout (0).")
 @click.option("--transfer-check", help="auto, off or require: a look at two widths first (auto).")
+@click.option("--compile", help="auto or off: torch.compile where it is measured to pay (auto).")
 @click.option("--eager", type=float, help="Share of finished trials before a first target; 1 is off (0.5).")
 @click.option("--devices", type=int, help="Devices to use (all).")
 @click.option("--deadline", type=float, help="Seconds after which the best model so far counts.")
@@ -202,8 +203,12 @@ def _print(document: dict[str, Any]) -> None:
     )
     click.echo(
         f"  search {document['search_s']:.1f} s, then target {document['target_s']:.1f} s; "
-        f"profiling {document['profiling_s']:.2f} s, repacking {document['repacking_s']:.2f} s"
+        f"profiling {document['profiling_s']:.2f} s, repacking {document['repacking_s']:.2f} s, "
+        f"compiling {document['compiling_s']:.2f} s"
     )
+    for decision in document["compile"]:
+        if decision["outcome"] in ("kept", "dropped", "failed"):
+            click.echo(f"  compiling {decision['model']}: {decision['outcome']}, {decision['reason']}")
     best = document["best"]
     if best is None:
         click.echo(f"  no model: {document['reason']}")

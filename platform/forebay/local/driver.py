@@ -26,6 +26,7 @@ from tuning.core.study import (
     Study,
     TargetEnded,
     TransferChecked,
+    compile_chance,
 )
 from workers.trainer.orders import (
     ContainerOrder,
@@ -176,6 +177,7 @@ class LocalDriver:
                 action.epochs,
                 action.checkpoint,
                 action.variant,
+                compile_chance(self.study.state, action, self.now()),
             )
         return ContainerOrder(
             action.run,
@@ -186,6 +188,7 @@ class LocalDriver:
             action.rungs,
             fused=action.fused,
             keep_models=self.study.spec.scaling == 1,
+            compiling=compile_chance(self.study.state, action, self.now()),
         )
 
     def _read(self, device: DeviceProcess) -> None:

@@ -28,6 +28,7 @@ def result_document(study: Study, finish: Finish, makespan_s: float) -> dict[str
         "trial_table": study.trial_table(),
         "containers": study.containers(),
         "fusion": study.fusion(),
+        "compile": study.compilations(),
         "transfer": transfer_document(study),
         "warnings": study.warnings,
     }

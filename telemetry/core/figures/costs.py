@@ -14,6 +14,7 @@ PARTS = {
     "target": ("training of targets", "$c2", "/"),
     "profiling": ("profiling", "$c5", "x"),
     "repacking": ("repacking", "$c4", "."),
+    "compiling": ("compiling", "$c6", "-"),
     "check": ("transfer check", "$c3", "+"),
     "idle": ("idle", "$faint", ""),
 }

@@ -260,6 +260,9 @@ def test_the_command_prints_one_json_document(tmp_path: Path) -> None:
     assert (tmp_path / document["best"]["model"]).exists()
     keys = ("makespan_s", "search_s", "target_s", "profiling_s", "repacking_s", "device_seconds", "transfer")
     assert set(keys) <= set(document)
+    # two epochs of a narrow model are over long before a compiler would be
+    assert document["compiling_s"] == 0.0
+    assert {(one["model"], one["outcome"]) for one in document["compile"]} == {("target", "not tried")}
 
 
 @pytest.mark.parametrize(
@@ -268,6 +271,7 @@ def test_the_command_prints_one_json_document(tmp_path: Path) -> None:
         ([], "WORKLOAD is missing"),
         (["digits-mlp", "--trials", "x"], "'--trials'"),
         (["digits-mlp", "--trials", "-1"], "--trials must be a whole number"),
+        (["digits-mlp", "--compile", "always"], "--compile must be one of auto, off"),
         (["digits-mlp", "--search", "grid"], "--search grid is not possible: lr"),
         (["digits-mlp", "--parameter", "width=1"], "--parameter width must be in"),
         (["digits-mlp", "--resume", "nowhere"], "holds no study"),

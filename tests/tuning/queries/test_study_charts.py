@@ -3,6 +3,7 @@
 import pytest
 
 from tuning.models import Container, Study, Target, Trial
+from tuning.queries.compiling import compile_sentences
 from tuning.queries.ladder import fates_of, ladder_of
 from tuning.queries.spending import alone_of, shares_of, spending_of
 from tuning.queries.timeline import timeline_of
@@ -90,6 +91,27 @@ def test_device_time_adds_up_to_the_devices_times_the_elapsed_time(job, study):
     parts = spending_of(job, 10.0)
     assert sum(parts.values()) == pytest.approx(20.0)
     assert parts["idle"] == pytest.approx(1.5)
+
+
+def test_seconds_of_compiling_are_a_part_of_their_own_and_of_no_other(job, study):
+    study.spending = {
+        "trial_device_s": 12.0, "target_device_s": 5.0, "compiling_s": 3.0, "target_compiling_s": 2.0
+    }  # fmt: skip
+    parts = spending_of(job, 20.0)
+    assert (parts["search"], parts["target"], parts["compiling"]) == (11.0, 3.0, 3.0)
+
+
+def test_the_page_tells_the_latest_decision_about_each_graph(job, study):
+    first = {
+        "model": "target", "shape": '{"batch_size": 32}', "device": "cpu", "torch": "2.13.0", "threads": 1,
+        "outcome": "kept", "reason": "a compiled step saves 5 ms of 40 ms", "compile_s": 12.0,
+    }  # fmt: skip
+    job.summary = {"compile": [first, {**first, "outcome": "dropped", "reason": "it was slower"}]}
+    assert compile_sentences(job) == [
+        "Compiling the target with batch size 32 on cpu (measured, 12.0 s): dropped, it was slower."
+    ]
+    job.summary = {}
+    assert compile_sentences(job) == []
 
 
 def test_targets_are_compared_with_their_own_trials(job, study):

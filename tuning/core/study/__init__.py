@@ -13,8 +13,10 @@ from tuning.core.study.actions import (
     StopTrials,
 )
 from tuning.core.study.brain import Study
+from tuning.core.study.compiling import CompileChance, compile_chance
 from tuning.core.study.events import (
     Checkpointed,
+    CompileDecided,
     ContainerEnded,
     Cut,
     DevicesChanged,
@@ -42,6 +44,8 @@ __all__ = [
     "Action",
     "CheckTransfer",
     "Checkpointed",
+    "CompileChance",
+    "CompileDecided",
     "Container",
     "ContainerEnded",
     "Cut",
@@ -73,6 +77,7 @@ __all__ = [
     "TransferWanted",
     "Trial",
     "TrialFailed",
+    "compile_chance",
     "event_from_json",
     "facts_from_json",
     "spec_schema",

@@ -7,6 +7,7 @@ from functools import singledispatch
 from tuning.core.containers import profile_from_json
 from tuning.core.states import TrialState
 from tuning.core.study import events as ev
+from tuning.core.study.compiling import remember_decision
 from tuning.core.study.records import Container, Metrics, Target, Trial
 from tuning.core.study.state import StudyState
 
@@ -248,6 +249,15 @@ def _lose_target(state: StudyState, target: Target, event: ev.RunLost) -> None:
 
 def _target_of(state: StudyState, run: str) -> Target | None:
     return next((target for target in state.running_targets() if target.run == run), None)
+
+
+@apply_event.register
+def _(event: ev.CompileDecided, state: StudyState) -> None:
+    container = state.containers.get(event.run)
+    if _target_of(state, event.run) is None and (container is None or not container.active):
+        return
+    state.compiling_s[event.run] = max(state.compiling_s.get(event.run, 0.0), event.seconds)
+    remember_decision(state, event.run, event.decision)
 
 
 @apply_event.register

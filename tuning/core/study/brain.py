@@ -108,6 +108,10 @@ class Study:
         """Return what was measured about fusing, by batch size."""
         return fusion_table(self.state)
 
+    def compilations(self) -> list[dict[str, Any]]:
+        """Return what was decided about compiling, with what was measured, oldest first."""
+        return [dict(decision) for decision in self.state.compilations]
+
     def snapshot(self) -> dict[str, Any]:
         """Return everything as strict JSON data."""
         return take_snapshot(self.state)

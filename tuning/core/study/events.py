@@ -139,6 +139,20 @@ class RunLost(Event):
 
 
 @dataclass(frozen=True)
+class CompileDecided(Event):
+    """A run decided whether its steps are compiled (see `workers.trainer.compiling`).
+
+    `decision` holds `model`, `shape`, `device`, `torch` and `threads` (what it is about), `outcome` (kept,
+    dropped, not tried, failed or off), `reason`, `steps_left`, and what was measured: `eager_step_s`,
+    `compiled_step_s`, `compile_s`, `break_even_steps`. `seconds` is the wall time this run spent compiling.
+    """
+
+    run: str
+    decision: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class TargetReported(Event):
     """A target finished an epoch."""
 
@@ -194,6 +208,7 @@ EVENTS: dict[str, type[Event]] = {
         TrialFailed,
         ModelSaved,
         ContainerEnded,
+        CompileDecided,
         RunLost,
         TargetReported,
         TargetCheckpointed,

@@ -100,6 +100,12 @@ FIELDS: dict[str, Field] = {
         choices=("auto", "off", "require"),
         help="A look at two widths before an expensive search; with require it must pass.",
     ),
+    "compile": Field(
+        "choice",
+        "auto",
+        choices=("auto", "off"),
+        help="Compile targets and whole containers where measuring says that it pays.",
+    ),
     "eager": Field(
         "number", 0.5, 0, 1, above=True, help="Share of finished trials before a first target; 1 is off."
     ),

@@ -111,7 +111,7 @@ def _largest(state: StudyState, shape: str) -> int:
 
 
 def summary(state: StudyState) -> dict[str, float]:
-    """Return where the time went, in seconds: search, target, profiling, repacking, devices."""
+    """Return where the time went, in seconds: search, target, profiling, repacking, compiling."""
     container_ends = [c.end_s for c in state.containers.values() if c.end_s is not None]
     ends = [t.end_s for t in state.all_targets() if t.end_s is not None]
     search_s = max(container_ends, default=0.0)
@@ -122,6 +122,8 @@ def summary(state: StudyState) -> dict[str, float]:
         "target_s": max(max(ends, default=search_s) - search_s, 0.0) if state.transfers else 0.0,
         "profiling_s": state.profiling_s,
         "repacking_s": sum(state.repacking_s.values()),
+        "compiling_s": sum(state.compiling_s.values()),
+        "target_compiling_s": sum(s for run, s in state.compiling_s.items() if run not in state.containers),
         "transfer_check_s": state.transfer_s,
         "device_seconds": trial_s + target_s,
         "trial_device_s": trial_s,

@@ -24,6 +24,7 @@ CHANGEABLE = (
     "target_epochs",
     "checkpoint_every",
     "transfer_check",
+    "compile",
 )
 
 
@@ -47,6 +48,8 @@ def take_snapshot(state: StudyState) -> dict[str, Any]:
         "devices": list(state.devices),
         "room_s": dict(state.room_s),
         "repacking_s": dict(state.repacking_s),
+        "compiling_s": dict(state.compiling_s),
+        "compilations": list(state.compilations),
         "stopping": sorted(state.stopping),
         "warnings": list(state.warnings),
         "search_log": [list(entry) for entry in state.searcher.log],
@@ -84,7 +87,7 @@ def _load(snapshot: dict[str, Any], spec: StudySpec | None) -> StudyState:
         run: (device, tuple(shapes)) for run, (device, shapes) in snapshot["profiling"].items()
     }
     state.target_step_s = dict(snapshot["target_step_s"])
-    # snapshots of the first release have neither a transfer report nor lent devices
+    # snapshots of the first release have neither a transfer report nor lent devices nor compiled steps
     state.chores = {row["run"]: Chore(**row) for row in snapshot.get("chores", ())}
     state.transfer = snapshot.get("transfer")
     state.transfer_wanted = snapshot.get("transfer_wanted", False)
@@ -92,6 +95,8 @@ def _load(snapshot: dict[str, Any], spec: StudySpec | None) -> StudyState:
     state.devices = tuple(snapshot["devices"])
     state.room_s = dict(snapshot.get("room_s", {}))
     state.repacking_s = dict(snapshot["repacking_s"])
+    state.compiling_s = dict(snapshot.get("compiling_s", {}))
+    state.compilations = list(snapshot.get("compilations", ()))
     state.stopping = set(snapshot["stopping"])
     state.warnings = list(snapshot["warnings"])
     for name in _PLAIN:

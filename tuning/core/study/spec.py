@@ -44,6 +44,7 @@ class StudySpec:
     parametrization: str = "mup"
     transfer_check: str = "auto"
     fusion: str | int = "auto"
+    compile: str = "auto"
     eager: float = 0.5
     top_k: int = 3
     target_search: int = 0

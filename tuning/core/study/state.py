@@ -41,6 +41,8 @@ class StudyState:
     runs: int = 0
     profiling_s: float = 0.0
     repacking_s: dict[str, float] = field(default_factory=dict)
+    compiling_s: dict[str, float] = field(default_factory=dict)
+    compilations: list[dict[str, Any]] = field(default_factory=list)  # what runs decided, oldest first
     stopping: set[str] = field(default_factory=set)  # runs that were told to end
     warnings: list[str] = field(default_factory=list)
     finished: str | None = None

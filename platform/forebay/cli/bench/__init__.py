@@ -8,6 +8,7 @@ import click
 BENCHES: dict[str, tuple[str, str]] = {
     "tune": ("forebay.cli.bench.tune", "Makespan of a study against Ray Tune and Optuna."),
     "fusion": ("forebay.cli.bench.fusion", "Fused training against one by one, vmap and processes."),
+    "compile": ("forebay.cli.bench.compiling", "Compiled steps of targets against eager ones."),
     "fidelity": ("forebay.cli.bench.fidelity", "Ranking by surrogates against full-width models."),
     "bubbles": ("forebay.cli.bench.bubbles", "Trials in pipeline bubbles against naive co-location."),
     "detect": ("forebay.cli.bench.detect", "Fail-slow detection: quality, delay and cost."),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from forebay.supervisor.directory import DataDirectory
 from forebay.supervisor.doctor.finding import Finding, blocks, graded, ok, warning
+from workers.trainer.compiling.compilers import c_compiler, cpp_compiler, why_off
 
 GIB = 2**30
 # Forebay was released after this day, so an earlier clock is wrong.
@@ -26,6 +27,7 @@ def findings(data: DataDirectory) -> list[Finding]:
         open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         clock(time.time(), newest_change(data)),
         gpus(),
+        compiling("cuda" if _has_gpu() else "cpu"),
     ]
 
 
@@ -117,6 +119,19 @@ def clock(now: float, newest: float) -> Finding:
     if newest > now + 60:
         return warning("clock", f"{shown}, but the data was written later", "the clock went back: check it")
     return ok("clock", shown)
+
+
+def compiling(device_kind: str) -> Finding:
+    """Whether targets can be compiled here; nothing else needs a compiler."""
+    missing = why_off(device_kind)
+    if missing:
+        return ok("torch.compile", f"off, {missing}; targets train eagerly")
+    compiler = cpp_compiler() if device_kind == "cpu" else c_compiler()
+    return ok("torch.compile", f"on, with {compiler}; targets are compiled where that is measured to pay")
+
+
+def _has_gpu() -> bool:
+    return Path("/dev/nvidiactl").exists()
 
 
 def gpus() -> Finding:

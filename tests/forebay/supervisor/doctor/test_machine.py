@@ -9,6 +9,7 @@ import pytest
 from forebay.supervisor.directory import DataDirectory
 from forebay.supervisor.doctor import machine
 from forebay.supervisor.doctor.finding import Level
+from workers.trainer.compiling import compilers
 
 OK, WARNING, BLOCKS = Level.OK, Level.WARNING, Level.BLOCKS
 
@@ -70,3 +71,17 @@ def test_a_missing_shared_memory_mount_is_no_fault(tmp_path: Path) -> None:
 def test_the_disk_of_a_directory_that_is_not_there_yet(tmp_path: Path) -> None:
     found = machine.disk(DataDirectory(tmp_path / "a" / "b"))
     assert str(tmp_path) in found.detail
+
+
+def test_a_machine_without_a_compiler_is_fit_and_told_what_stays_slow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    compilers.why_off.cache_clear()
+    found = machine.compiling("cpu")
+    compilers.why_off.cache_clear()
+    assert (found.level, found.detail) == (
+        OK,
+        "off, no C++ compiler (g++ or clang++) found; targets train eagerly",
+    )

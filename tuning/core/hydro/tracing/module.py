@@ -37,6 +37,9 @@ class TracedModule(fx.GraphModule):
         code = self._graph.python_code(root_module="self")
         self._code = code.src
         self._codegen_globals = dict(code.globals)
+        # torch.compile reads both of a GraphModule, to name the lines of what it compiles
+        self._lineno_map = getattr(code, "_lineno_map", None)
+        self._prologue_start = getattr(code, "_prologue_start", 0)
         exec(compile(code.src, "<recorded forward>", "exec"), self._codegen_globals)
         object.__setattr__(self, "forward", MethodType(self._codegen_globals["forward"], self))
         return code
