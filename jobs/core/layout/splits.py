@@ -67,7 +67,9 @@ class SplitSearch:
                 best = (time, layers)
         if best is None:
             return None
-        rows = [(count / kind.rate, kind, count) for kind, count in zip(kinds, best[1], strict=False) if count]
+        rows = [
+            (count / kind.rate, kind, count) for kind, count in zip(kinds, best[1], strict=False) if count
+        ]
         rows.sort(reverse=True)
         return tuple(kind for _, kind, _ in rows), tuple(count for _, _, count in rows)
 

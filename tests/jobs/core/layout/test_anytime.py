@@ -111,9 +111,7 @@ def test_quick_split_has_the_shortest_possible_busiest_stage(rates, microbatches
 def test_lean_split_has_the_least_upper_bound_of_all(rates, microbatches, layers, transfer_s, capacity):
     devices = (Device("g0", "n0", 1.0, 99.0),)
     work = Work(
-        Instance(
-            devices, (Layer(1.0, 2.0, 1.0),) * layers, None, (1,), {1: 1.0}, 1, microbatches, transfer_s
-        )
+        Instance(devices, (Layer(1.0, 2.0, 1.0),) * layers, None, (1,), {1: 1.0}, 1, microbatches, transfer_s)
     )
     splits = SplitSearch(work)
     kinds = tuple(work.group_type(devices)._replace(rate=rate, capacity=capacity) for rate in rates)
