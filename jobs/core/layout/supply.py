@@ -58,11 +58,48 @@ class Supply:
         pairs = sorted((k * efficiency[k] * top, float(k)) for k in self.work.instance.legal_sizes)
         rates, sizes = zip(*pairs, strict=True)
         prices = np.interp(self.rates, (0.0, *rates), (0.0, *sizes))
-        return self.consistent(prices * np.minimum(1.0, self.rates / rates[max(0, len(rates) - 2)]) ** bend)
+        bent = self.consistent(prices * np.minimum(1.0, self.rates / rates[max(0, len(rates) - 2)]) ** bend)
+        return self.lifted(bent)
 
     def worth(self, prices: Floats) -> float:
         """The most that all nodes together can offer at consistent prices."""
         return sum(self.best_cut(k, prices)[0] * count for k, count in enumerate(self.numbers))
+
+    def lifted(self, prices: Floats) -> Floats:
+        """The prices, each raised as far as no node can offer more for that."""
+        prices = prices.copy()
+        for number in np.lexsort((self.capacities, self.rates))[::-1]:
+            spare = [
+                self._best(kind, prices, 0)[-1] - most
+                for kind in range(len(self.kinds))
+                if (most := self._best_with(kind, prices, int(number))) is not None
+            ]
+            better = self._at_least[number].copy()
+            better[number] = False
+            ceiling = float(prices[better].min()) if better.any() else np.inf
+            prices[number] = max(float(prices[number]), min(float(prices[number]) + min(spare), ceiling))
+        return self.consistent(prices)
+
+    def _best(self, kind: int, prices: Floats, start: int) -> list[float]:
+        """The most that the devices from `start` on offer, by where they end."""
+        devices = len(self.kinds[kind].devices)
+        best = [0.0] * (devices + 1)
+        for end in range(start + 1, devices + 1):
+            best[end] = max(
+                [best[end - 1]]
+                + [best[a] + float(prices[g]) for a, b, g in self.runs[kind] if b == end and a >= start]
+            )
+        return best
+
+    def _best_with(self, kind: int, prices: Floats, number: int) -> float | None:
+        """The most a node offers that forms a group of a type; None if it cannot."""
+        front = self._best(kind, prices, 0)
+        found = [
+            front[start] + float(prices[number]) + self._best(kind, prices, end)[-1]
+            for start, end, other in self.runs[kind]
+            if other == number
+        ]
+        return max(found, default=None)
 
     def best_cut(self, kind: int, prices: Floats) -> tuple[float, Floats]:
         """The most a node of a kind can offer, and how many groups of each type it forms for that."""

@@ -141,3 +141,15 @@ def test_whole_layers_and_groups_leave_a_healthy_cluster_little_to_gain():
     assert ClusterBound(work, 192.44).lower_bound() < 187
     assert bound.excluded(190.0, bound.supply.natural())
     assert not bound.excluded(192.44, bound.supply.natural())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([1.0, 1.0, 0.6, 0.3, 0.1]), min_size=4, max_size=16), st.floats(0.0, 1.0))
+def test_raised_prices_leave_what_is_offered_as_it_is(speeds, bend):
+    devices = tuple(Device(f"g{i}", f"n{i // 8}", speed, 80.0) for i, speed in enumerate(speeds))
+    layers = (Layer(1.0, 2.0, 1.0),) * 4
+    supply = Supply(Work(Instance(devices, layers, None, (1, 2, 4, 8), EFFICIENCY, 1, 4)))
+    sizes = supply.consistent(supply.rates ** (1 + bend))
+    raised = supply.lifted(sizes)
+    assert (raised >= sizes * (1 - 1e-9)).all()
+    assert supply.worth(raised) == pytest.approx(supply.worth(sizes))
