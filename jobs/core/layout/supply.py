@@ -70,7 +70,7 @@ class Supply:
         prices = prices.copy()
         for number in np.lexsort((self.capacities, self.rates))[::-1]:
             spare = [
-                self._best(kind, prices, 0)[-1] - most
+                (self._best(kind, prices, 0)[-1] - most) / self._copies(kind, int(number))
                 for kind in range(len(self.kinds))
                 if (most := self._best_with(kind, prices, int(number))) is not None
             ]
@@ -100,6 +100,14 @@ class Supply:
             if other == number
         ]
         return max(found, default=None)
+
+    def _copies(self, kind: int, number: int) -> int:
+        """How many groups of a type a node can form at once."""
+        copies = reached = 0
+        for start, end, other in sorted(self.runs[kind], key=lambda run: run[1]):
+            if other == number and start >= reached:
+                copies, reached = copies + 1, end
+        return copies
 
     def best_cut(self, kind: int, prices: Floats) -> tuple[float, Floats]:
         """The most a node of a kind can offer, and how many groups of each type it forms for that."""
