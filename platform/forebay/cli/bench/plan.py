@@ -54,8 +54,8 @@ def _tables(gains: list[dict[str, Any]]) -> list[str]:
         [
             (
                 row["scenario"],
-                row["iteration_time"],
-                row["lower_bound"],
+                f"{row['iteration_time']:.1f}",
+                f"{row['lower_bound']:.1f}",
                 *(_of(row["gain"][key], row["at_most"][key]) for key in _SYSTEMS),
             )
             for row in gains
