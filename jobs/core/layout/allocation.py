@@ -28,6 +28,24 @@ def share(lines: Sequence[tuple[float, float]], microbatches: int) -> list[int]:
     return counts
 
 
+def level(lines: Sequence[tuple[float, float]], microbatches: int) -> float:
+    """When all replicas would finish together if micro-batches could be divided; at least one each."""
+    ordered = sorted(lines)
+    count, pace = float(microbatches), 0.0
+    time = ordered[-1][0]
+    # A replica whose first micro-batch alone takes longer runs only that.
+    for index, (first, each) in enumerate(ordered):
+        if each <= 0:
+            return time
+        count += first / each - 1
+        pace += 1 / each
+        others = len(ordered) - 1 - index
+        time = (count - others) / pace
+        if others == 0 or time <= ordered[index + 1][0]:
+            return max(time, ordered[-1][0])
+    return time
+
+
 def _within(line: tuple[float, float], level: float) -> int:
     first, each = line
     if level <= first or each <= 0:

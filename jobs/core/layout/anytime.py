@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.core.layout.allocation import level_out, share
+from jobs.core.layout.allocation import level, level_out, share
 from jobs.core.layout.drafts import (
     Group,
     NodeKind,
@@ -40,7 +40,7 @@ class AnytimeSearch:
         self.keep_going = keep_going
         self.splits = SplitSearch(work)
         self._ranks = {device.id: index for index, device in enumerate(self.instance.devices)}
-        self._estimates: dict[Kinds, tuple[float, float] | None] = {}
+        self._estimates: dict[tuple[Kinds, int], tuple[float, float] | None] = {}
 
     def run(
         self, report: Callable[[Candidate], None], keep_drafting: Callable[[], bool] = lambda: True
@@ -114,7 +114,8 @@ class AnytimeSearch:
         for replica in current.replicas:
             stages = [[self.instance.device(name) for name in stage.devices] for stage in replica.stages]
             options = [row for row in repairs(stages, self.work) if 0 < len(row) <= self.work.layers]
-            scored = [(self._line(row), row) for row in options]
+            share = round(self.work.microbatches / len(current.replicas))
+            scored = [(self._line(row, share), row) for row in options]
             possible = [
                 (first + each * replica.microbatches, i, row)
                 for i, (line, row) in enumerate(scored)
@@ -126,28 +127,48 @@ class AnytimeSearch:
             repaired.append(min(possible, key=lambda option: option[:2])[2])
         yield repaired
 
-    def _line(self, pipe: Sequence[Group]) -> tuple[float, float] | None:
+    def _line(self, pipe: Sequence[Group], share: int) -> tuple[float, float] | None:
+        """First micro-batch and each further one, split as suits about so many; None: no room."""
         kinds = tuple(sorted((group.kind for group in pipe), reverse=True))
-        if kinds not in self._estimates:
-            layers = self.splits.quick(kinds) if kinds else None
-            self._estimates[kinds] = None if layers is None else self.splits.line(kinds, layers)
-        return self._estimates[kinds]
+        if (kinds, share) not in self._estimates:
+            self._estimates[kinds, share] = self._best_line(kinds, share) if kinds else None
+        return self._estimates[kinds, share]
+
+    def _best_line(self, kinds: Kinds, share: int) -> tuple[float, float] | None:
+        lean = self.splits.lean(kinds, share) if self.work.uniform and self.work.total else None
+        if lean is not None:
+            return self.splits.line(*lean)
+        layers = self.splits.quick(kinds)
+        return None if layers is None else self.splits.line(kinds, layers)
+
+    def _lines(self, pipes: Pipes) -> list[tuple[float, float]] | None:
+        """A line for every replica; None where one has no room for the model."""
+        mean = max(1, round(self.work.microbatches / len(pipes)))
+        lines = [self._line(pipe, mean) for pipe in pipes]
+        known = [line for line in lines if line is not None]
+        return known if len(known) == len(lines) else None
 
     def estimate(self, pipes: Pipes) -> float | None:
         """An upper bound on the iteration time, None where a replica has no room for the model."""
-        lines = [self._line(pipe) for pipe in pipes]
-        if any(line is None for line in lines) or len(lines) > self.work.microbatches:
+        known = self._lines(pipes)
+        if known is None or len(known) > self.work.microbatches:
             return None
-        known = [line for line in lines if line is not None]
         counts = share(known, self.work.microbatches)
         return max(first + (count - 1) * each for (first, each), count in zip(known, counts, strict=True))
 
+    def smooth(self, pipes: Pipes) -> float | None:
+        """As `estimate`, with micro-batches that may be divided: it falls with every gain of any replica."""
+        known = self._lines(pipes)
+        if known is None or len(known) > self.work.microbatches:
+            return None
+        return level(known, self.work.microbatches)
+
     def finish(self, pipes: Pipes) -> Candidate | None:
         """Order, split and deal exactly; weak groups that only slow their replica down are dropped."""
-        lines = [self._line(pipe) for pipe in pipes]
-        if any(line is None for line in lines):
+        lines = self._lines(pipes)
+        if lines is None:
             return None
-        counts = share([line for line in lines if line is not None], self.work.microbatches)
+        counts = share(lines, self.work.microbatches)
         arranged: dict[tuple[Kinds, int], tuple[Kinds, Layers]] = {}
         built: list[tuple[list[Group], Kinds, Layers]] = []
         for pipe, count in zip(pipes, counts, strict=True):
@@ -172,7 +193,7 @@ class AnytimeSearch:
         return Candidate(time, Layout(replicas))
 
     def _arrange(self, kinds: Kinds, microbatches: int) -> tuple[Kinds, Layers] | None:
-        best: tuple[float, Kinds, Layers] | None = None
+        best = self._arrange_lean(kinds, microbatches)
         while kinds:
             found = self.splits.arrange(kinds, microbatches, self.keep_going)
             if found is not None:
@@ -187,6 +208,14 @@ class AnytimeSearch:
                 break
             kinds = kinds[:-1]
         return None if best is None else best[1:]
+
+    def _arrange_lean(self, kinds: Kinds, microbatches: int) -> tuple[float, Kinds, Layers] | None:
+        lean = self.splits.lean(kinds, microbatches) if self.work.uniform and self.work.total else None
+        if lean is None:
+            return None
+        order, layers = lean
+        layers = self.splits.climb(order, layers, microbatches, self.keep_going)
+        return self.splits.time(order, layers, microbatches), order, layers
 
     def _stages(self, pipe: Sequence[Group], kinds: Kinds, layers: Layers) -> tuple[Stage, ...]:
         waiting: dict[object, list[Group]] = {}

@@ -110,7 +110,7 @@ class ClusterBound:
         if self.replicas is None:
             return bool((needed / self.upper).min() * total > there * (1 + 1e-12))
         busiest = needed[np.searchsorted(self.upper, -(-total // self.replicas))]
-        together = self.replicas * _hull_at(self.upper, needed, total / self.replicas)
+        together = self.replicas * hull_at(self.upper, needed, total / self.replicas)
         return bool(busiest > there or together > there * (1 + 1e-12))
 
 
@@ -130,7 +130,7 @@ def _grid(microbatches: int, most: float) -> Floats:
     return np.array(sorted(points), dtype=float)
 
 
-def _hull_at(x: Sequence[float] | Floats, y: Floats, at: float) -> float:
+def hull_at(x: Sequence[float] | Floats, y: Floats, at: float) -> float:
     """The lower convex hull of the points (x, y) and (0, 0), which rises, at one place."""
     hull: list[tuple[float, float]] = [(0.0, 0.0)]
     for point in zip(map(float, x), map(float, y), strict=True):

@@ -1,6 +1,6 @@
 """Better layouts by single moves: groups between replicas, devices between groups, cuts within a node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from jobs.core.layout.anytime import AnytimeSearch, Candidate, Pipes
 from jobs.core.layout.drafts import Group
@@ -15,20 +15,21 @@ Change = dict[int, list[Group]]  # replicas by number, as they would be
 class Climber:
     """Walks from a layout to better neighbours by their estimates; each step is then finished exactly."""
 
-    def __init__(self, search: AnytimeSearch) -> None:
+    def __init__(self, search: AnytimeSearch, estimate: Callable[[Pipes], float | None]) -> None:
         self.search = search
+        self.estimate = estimate
         self.work = search.work
         self.sizes = search.instance.legal_sizes
 
     def climb(self, start: Candidate) -> Iterator[Candidate]:
         """Yield a finished layout after every step that lowers the estimate, until none does."""
         pipes = self._pipes(start.layout)
-        best = self.search.estimate(pipes)
+        best = self.estimate(pipes)
         while best is not None and self.search.keep_going():
             step: tuple[float, Pipes] | None = None
             for change in self._changes(pipes):
                 trial = [change.get(index, pipe) for index, pipe in enumerate(pipes)]
-                time = self.search.estimate(trial) if all(trial) else None
+                time = self.estimate(trial) if all(trial) else None
                 if time is not None and time < (step[0] if step else best * GAIN):
                     step = (time, trial)
                 if not self.search.keep_going():

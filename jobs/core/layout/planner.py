@@ -31,6 +31,7 @@ SEARCH_PART = 0.75  # of the time limit; the rest is for the bound and for writi
 DRAFT_PART = 0.4
 BOUND_PART = 0.9
 LEAST_SEARCH_S = 10.0
+STARTS = 4  # plans from which the search climbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class _Planner:
         self.anytime = AnytimeSearch(self.work, self._time_left)
         self.fixed = FixedOrder(self.work, self.anytime.splits, self._time_left)
         self.best: Candidate | None = None
+        self.starts: list[Candidate] = []
         self.first_plan_s = 0.0
         self.warnings: list[str] = []
 
@@ -90,6 +92,7 @@ class _Planner:
     def _report(self, candidate: Candidate) -> None:
         if self.best is None:
             self.first_plan_s = self.clock() - self.started
+        self.starts.append(candidate)
         if self.best is None or candidate.time < self.best.time * (1 - ROUNDING):
             self.best = candidate
 
@@ -106,8 +109,7 @@ class _Planner:
         if self.best is None:
             raise no_room(self.instance, proven)
         if not proven:
-            for candidate in Climber(self.anytime).climb(self.best):
-                self._report(candidate)
+            self._climb()
         if self.instance.current is not None:
             others.append(rerouting(self.instance, self.instance.current))
         layout, time = self._gentlest(others, keepable, current_time)
@@ -128,6 +130,15 @@ class _Planner:
             first_plan_s=self.first_plan_s,
             planning_s=self.clock() - self.started,
         )
+
+    def _climb(self) -> None:
+        """Climb from the best plans of different kinds, by either estimate, and from what that finds."""
+        for start in sorted(self.starts, key=lambda candidate: candidate.time)[:STARTS]:
+            for estimate in (self.anytime.smooth, self.anytime.estimate):
+                for candidate in Climber(self.anytime, estimate).climb(start):
+                    self._report(candidate)
+                    if candidate.time < start.time:
+                        start = candidate
 
     def _current(self) -> tuple[float | None, bool]:
         """Time of the current layout, and whether it may be kept."""

@@ -24,6 +24,7 @@ class SplitSearch:
         self._backward = work.backward.tolist()
         self._memory = work.memory.tolist()
         self._quick: dict[Kinds, Layers | None] = {}
+        self._lean: dict[tuple[Kinds, int], tuple[Kinds, Layers] | None] = {}
         self._times: dict[tuple[Kinds, Layers, int], float] = {}
         self._stage_times: dict[tuple[Kinds, Layers], tuple[list[float], list[float]]] = {}
 
@@ -32,6 +33,58 @@ class SplitSearch:
         if kinds not in self._quick:
             self._quick[kinds] = self._least_busiest(kinds)
         return self._quick[kinds]
+
+    def lean(self, kinds: Kinds, microbatches: int) -> tuple[Kinds, Layers] | None:
+        """Some of the groups, the longest stage first, and layers for them; layers must be alike.
+
+        For a busiest stage of given length the fill is shortest if the fastest groups take all they may, and
+        groups that are left without a layer drop out. Of all such lengths the one that suits the number of
+        micro-batches is taken.
+        """
+        key = (tuple(sorted(kinds, reverse=True)), microbatches)
+        if key not in self._lean:
+            self._lean[key] = self._leanest(*key)
+        return self._lean[key]
+
+    def _leanest(self, kinds: Kinds, microbatches: int) -> tuple[Kinds, Layers] | None:
+        work = self.work
+        layer_s = work.total / work.layers
+        best: tuple[float, list[int]] | None = None
+        for busiest in sorted(self._lengths(kinds)):
+            # Longer stages only pay where that shortens the way through all of them.
+            if best is not None and work.total / kinds[0].rate + (microbatches - 1) * busiest >= best[0]:
+                break
+            left, through, layers = work.layers, 0.0, []
+            for kind in kinds:
+                count = min(left, int(kind.capacity), int(busiest * kind.rate / layer_s * (1 + 1e-9)))
+                layers.append(count)
+                left -= count
+                through += count * layer_s / kind.rate + (2 * work.transfer_s if count else 0.0)
+                if not left:
+                    break
+            time = through + (microbatches - 1) * busiest
+            if not left and (best is None or time < best[0] * (1 - 1e-12)):
+                best = (time, layers)
+        if best is None:
+            return None
+        rows = [
+            (count / kind.rate, kind, count) for kind, count in zip(kinds, best[1], strict=False) if count
+        ]
+        rows.sort(reverse=True)
+        return tuple(kind for _, kind, _ in rows), tuple(count for _, _, count in rows)
+
+    def _lengths(self, kinds: Kinds) -> set[float]:
+        """Lengths that a busiest stage may have."""
+        work = self.work
+        layer_s = work.total / work.layers
+        least = work.total / sum(kind.rate for kind in kinds) * (1 - 1e-9)
+        lengths = set()
+        for kind in set(kinds):
+            first = max(1, int(least * kind.rate / layer_s))
+            for count in range(first, min(int(kind.capacity), work.layers) + 1):
+                if count * layer_s / kind.rate >= least:
+                    lengths.add(count * layer_s / kind.rate)
+        return lengths
 
     def _least_busiest(self, kinds: Kinds) -> Layers | None:
         work = self.work

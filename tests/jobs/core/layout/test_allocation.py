@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.core.layout.allocation import level_out, share
+from jobs.core.layout.allocation import level, level_out, share
 
 lines = st.lists(st.tuples(st.floats(0.0, 9.0), st.floats(0.01, 5.0)), min_size=1, max_size=4)
 
@@ -50,3 +50,17 @@ def test_levelling_any_deal_ends_at_the_best_one(steps, spare, data):
 
 def test_huge_numbers_of_micro_batches_are_dealt_at_once():
     assert share([(3.0, 1.0), (3.0, 2.0)], 900_000) == [600_000, 300_000]
+
+
+@given(lines, st.integers(0, 8))
+def test_divided_micro_batches_end_together_and_no_later_than_whole_ones(lines, spare):
+    total = len(lines) + spare
+    time = level(lines, total)
+    run = sum(max(1.0, 1 + (time - first) / each) for first, each in lines)
+    assert time >= max(first for first, _ in lines)
+    assert run >= total * (1 - 1e-9)
+    if time > max(first for first, _ in lines):
+        assert run == pytest.approx(total)
+    counts = share(lines, total)
+    ending = max(first + (count - 1) * each for (first, each), count in zip(lines, counts, strict=True))
+    assert time <= ending * (1 + 1e-9)

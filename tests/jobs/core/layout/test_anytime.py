@@ -1,6 +1,7 @@
 """Plans without proof: legal, never worse than where they start, the same every time."""
 
 import random
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -44,17 +45,19 @@ def test_every_candidate_is_legal_and_timed_exactly(seed, replicas):
         assert candidate.time == pytest.approx(iteration_time(instance, candidate.layout), rel=1e-12)
 
 
+@pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_climbing_only_lowers_the_estimate_and_ends_legal(seed):
+def test_climbing_only_lowers_the_estimate_and_ends_legal(seed, smooth):
     instance = cluster(seed)
     search, candidates = found(instance)
     worst = max(candidates, key=lambda candidate: candidate.time)
-    steps = list(Climber(search).climb(worst))
+    climber = Climber(search, search.smooth if smooth else search.estimate)
+    steps = list(climber.climb(worst))
     for step in steps:
         assert violation(instance, step.layout) is None
         assert step.time == pytest.approx(iteration_time(instance, step.layout), rel=1e-12)
     assert min([worst.time, *(step.time for step in steps)]) <= worst.time
-    assert steps == list(Climber(search).climb(worst))
+    assert steps == list(climber.climb(worst))
 
 
 def test_a_cut_menu_offers_the_slow_device_in_apart_and_out():
@@ -95,3 +98,33 @@ def test_quick_split_has_the_shortest_possible_busiest_stage(rates, microbatches
     assert splits.time(kinds, split, microbatches) == one_f_one_b_makespan(
         *splits.stage_times(kinds, split), microbatches
     )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from([0.5, 1.0, 1.9]), min_size=1, max_size=4),
+    st.integers(1, 9),
+    st.integers(4, 7),
+    st.sampled_from([0.0, 0.7]),
+    st.sampled_from([2.0, 99.0]),
+)
+def test_lean_split_has_the_least_upper_bound_of_all(rates, microbatches, layers, transfer_s, capacity):
+    devices = (Device("g0", "n0", 1.0, 99.0),)
+    work = Work(
+        Instance(devices, (Layer(1.0, 2.0, 1.0),) * layers, None, (1,), {1: 1.0}, 1, microbatches, transfer_s)
+    )
+    splits = SplitSearch(work)
+    kinds = tuple(work.group_type(devices)._replace(rate=rate, capacity=capacity) for rate in rates)
+    limits = []
+    for counts in product(range(min(layers, int(capacity)) + 1), repeat=len(kinds)):
+        if sum(counts) == layers:
+            used = [(kind, count) for kind, count in zip(kinds, counts, strict=True) if count]
+            first, each = splits.line(*(tuple(column) for column in zip(*used, strict=True)))
+            limits.append(first + (microbatches - 1) * each)
+    lean = splits.lean(kinds, microbatches)
+    if not limits:
+        assert lean is None
+        return
+    first, each = splits.line(*lean)
+    assert first + (microbatches - 1) * each == pytest.approx(min(limits), rel=1e-9)
+    assert splits.holds(*lean)
