@@ -11,7 +11,7 @@ from torch import nn
 
 from tuning.core.study.actions import Member
 from workers.trainer.batches import has_batch_norm
-from workers.trainer.orders import Stopped
+from workers.trainer.orders import Parted, Stopped
 from workers.trainer.recipe import Recipe
 
 
@@ -90,7 +90,7 @@ class SoloEnsemble:
         for trial, lone in list(self.lones.items()):
             try:
                 loss = self._train(lone, epoch, stopped)
-            except Stopped:
+            except (Stopped, Parted):
                 raise
             except Exception as error:
                 failures[trial] = describe_error(error)
@@ -116,15 +116,17 @@ class SoloEnsemble:
         return float(total)
 
     def _step(self, lone: Lone, inputs: Any, targets: Any) -> torch.Tensor:
-        workload = self.recipe.workload
-        loss = workload.loss(lone.model(inputs), targets)
+        loss: torch.Tensor = self.recipe.workload.loss(lone.model(inputs), targets)
+        self._descend(lone, loss)
+        return loss.detach()
+
+    def _descend(self, lone: Lone, loss: torch.Tensor) -> None:
+        clip_norm = self.recipe.workload.clip_norm
         lone.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        if workload.clip_norm is not None:
-            nn.utils.clip_grad_norm_(lone.model.parameters(), workload.clip_norm)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(lone.model.parameters(), clip_norm)
         lone.optimizer.step()
-        result: torch.Tensor = loss.detach()
-        return result
 
     def stepper(self, inputs: Any, targets: Any) -> Callable[[], None]:
         """Return a function that makes one training step of the only trial, for measurements."""
@@ -165,6 +167,9 @@ class SoloEnsemble:
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(targets)
         return workload.summarize({name: value / samples for name, value in sums.items()})
+
+    def close(self) -> None:
+        """Let go of what is held outside this process: nothing, where trials train alone."""
 
     def keep(self, trials: Sequence[int]) -> None:
         """Leave all but these trials behind."""
