@@ -123,7 +123,7 @@ class SoloEnsemble:
     def _descend(self, lone: Lone, loss: torch.Tensor) -> None:
         clip_norm = self.recipe.workload.clip_norm
         lone.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if clip_norm is not None:
             nn.utils.clip_grad_norm_(lone.model.parameters(), clip_norm)
         lone.optimizer.step()

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import GroupName
 
 from workers.trainer.orders import Parted, Seat
 from workers.trainer.ranks.meeting import FORM_S
@@ -120,7 +121,7 @@ def _joined(seat: Seat, store: Any, gloo: Any, device: torch.device) -> Any:
         options._timeout = timedelta(seconds=WAIT_S)
         nccl = dist.ProcessGroupNCCL(dist.PrefixStore("nccl/", store), seat.rank, seat.ranks, options)
         group._register_backend(torch.device("cuda"), kinds.NCCL, nccl)
-    group._set_group_name(f"target at {seat.host}:{seat.port}")
+    group._set_group_name(GroupName(f"target at {seat.host}:{seat.port}"))
     return group
 
 
