@@ -6,6 +6,7 @@ their batch size only share the models they are measured with. Probing ends wher
 `MOST_SHARE` of the work it is for, and where larger containers stop being faster.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -103,13 +104,17 @@ class _Prober:
         if alone.failures:
             return TargetStep(0.0, 0.0, 0)
         batch_size = min(recipe.batch_size(config), len(recipe.data.train))
-        seconds = []
-        for size in (batch_size, max(batch_size // 2, 1)):
+
+        def measure(size: int) -> float:
             step = alone.stepper(*recipe.data.train.take(0, size))
-            seconds.append(self._measure(alone.tensors, step, recipe.device)[1])
+            return self._measure(alone.tensors, step, recipe.device)[1]
+
+        whole_s = half_s = measure(batch_size)
+        with contextlib.suppress(Exception):  # what cannot take half a batch gains nothing from two devices
+            half_s = measure(max(batch_size // 2, 1))
         model = alone.lones[0].model
         gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-        return TargetStep(seconds[0], seconds[1], gradients)
+        return TargetStep(whole_s, half_s, gradients)
 
     def _recipe(self, config: Mapping[str, Any]) -> Recipe:
         data = load_data(self.workload, config, self.order.setting.device)

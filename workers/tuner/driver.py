@@ -168,6 +168,7 @@ class Driver:
         brain = self.driving.brain
         runs, busy = {run: brain.devices_of(run) for run in brain.active_runs()}, brain.state.busy_devices()
         given = self.devices.look(busy, partial(self.bundles.releases, brain))
+        self.devices.make_room([d for target in brain.state.running_targets() for d in target.beside])
         for label in given + self.bubbles.look(busy):
             self.runner.leave(label)
         self.devices.add(self.bubbles.labels, self.bubbles.leaving)

@@ -167,7 +167,7 @@ class Target:
 
     @property
     def devices(self) -> list[str]:
-        """All devices of its run, that of the first rank first; none while it does not run."""
+        """All devices of its present or last run, that of the first rank first."""
         return [self.device, *self.beside] if self.device is not None else []
 
     @property
