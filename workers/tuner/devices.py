@@ -52,6 +52,8 @@ class StudyDevices:
 
         Without this a study would keep them for as long as the target trains: they are never idle.
         """
+        if not helping and not self.made_room:
+            return
         waiting = others_wait(self.job_id)
         spare = len(set(helping) & set(self.labels))
         if waiting and spare and not self.leaving and not self.stopping:

@@ -32,7 +32,7 @@ class RankGroup:
     """
 
     def __init__(self, seat: Seat, device: torch.device) -> None:
-        self.rank, self.size = seat.rank, seat.ranks
+        self.rank, self.size, self._device = seat.rank, seat.ranks, device
         self._flag = torch.zeros(1)
         self._vote: Any = None
         self._store: Any = guarded(lambda: _store(seat))
@@ -82,6 +82,9 @@ class RankGroup:
 
         They close with the last reference: whoever made something from `gradients` drops it before.
         """
+        if self._device.type == "cuda" and self.gradients is not None:
+            with contextlib.suppress(RuntimeError):  # ends kernels that wait for a rank that is gone
+                self.gradients._get_backend(self._device).abort()
         self._vote = self.gradients = self._gloo = None
         gc.collect()
 
