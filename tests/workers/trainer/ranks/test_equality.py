@@ -44,12 +44,22 @@ class Short(DigitsMlp):
         return (inputs[:65], targets[:65]), validation
 
 
+class Double(DigitsMlp):
+    """In double precision: in single, a rounding that flips one ReLU is seen in the weights for good."""
+
+    def model(self, config: Any) -> nn.Module:
+        return super().model(config).double()
+
+    def data(self, config: Any) -> Any:
+        return tuple((inputs.double(), targets) for inputs, targets in super().data(config))
+
+
 MLP = {"lr": 0.1, "momentum": 0.9, "batch_size": 128, "gamma": 0.5}
 GPT = {"lr": 3e-3, "beta1": 0.9, "batch_size": 16, "gamma": 0.5}
 CASES = {
     "MLP": (DigitsMlp(width=32), MLP, 2),
     "transformer": (PydocGpt(width=32), GPT, 2),
-    "uneven shares": (DigitsMlp(width=32), MLP | {"batch_size": 33, "lr": 0.05}, 3),
+    "uneven shares": (Double(width=32), MLP | {"batch_size": 33}, 3),
     "a last batch of one sample": (Short(width=32), MLP | {"batch_size": 32}, 3),
     "clipped, a layer unused": (Partly(), MLP | {"lr": 0.01}, 2),
 }
@@ -59,14 +69,13 @@ CASES = {
 def test_ranks_together_train_what_one_device_trains(
     tmp_path: Path, team: Any, order: Any, workload: Workload, config: dict[str, Any], ranks: int
 ) -> None:
-    scaled = {} if isinstance(workload, DigitsMlp | PydocGpt) else {"scaling": 1}
-    asked = order(tmp_path / "together", config, **scaled)
+    asked = order(tmp_path / "together", config)
     crew = team(workload, ranks)
     crew.begin(asked)
     together = crew.last(0)
     assert together.state == "completed", together
     reports: list[Any] = []
-    alone = train_target(order(tmp_path / "alone", config, **scaled), reports.append, workload=workload)
+    alone = train_target(order(tmp_path / "alone", config), reports.append, workload=workload)
 
     left, right = load_file(str(together.model)), load_file(str(alone.model))
     assert left.keys() == right.keys()
