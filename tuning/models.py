@@ -146,6 +146,11 @@ class Target(models.Model):
     curve = models.JSONField(default=list)
     started_after_finished_fraction = models.FloatField(null=True, blank=True)
     device_label = models.CharField(max_length=200, blank=True)
+    beside = ArrayField(
+        models.CharField(max_length=200), default=list, blank=True,
+        help_text="labels of its further devices, where it trains data-parallel",
+    )  # fmt: skip
+    note = models.CharField(max_length=1000, blank=True, help_text="why it has so many devices")
     start_s = models.FloatField(null=True, blank=True)
     end_s = models.FloatField(null=True, blank=True)
     reason = models.CharField(max_length=1000, blank=True)

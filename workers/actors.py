@@ -84,6 +84,20 @@ class DeviceProcess:
 
     def __init__(self) -> None:
         self.desks: dict[str, Desk] = {}
+        self.meetings: dict[str, Any] = {}
+
+    def address(self) -> str:
+        """Return the address of the machine this process is on."""
+        import ray
+
+        return str(ray.util.get_node_ip_address())
+
+    def meet(self, run: str, host: str) -> int:
+        """Open the place where the ranks of a target meet, until it is forgotten; returns its port."""
+        from workers.trainer.ranks.meeting import open_meeting
+
+        self.meetings[run] = open_meeting(host)
+        return int(self.meetings[run].port)
 
     def start(self, order: Order) -> None:
         """Begin an order in a thread; its end is an event like every other."""
@@ -114,6 +128,7 @@ class DeviceProcess:
     def forget(self, run: str) -> None:
         """Drop what a run that is over has left here."""
         self.desks.pop(run, None)
+        self.meetings.pop(run, None)
 
     def warm(self, spec: dict[str, Any]) -> None:
         """Load what every run of a study needs; what cannot be loaded is told by the first run."""

@@ -58,6 +58,12 @@ def _devices(rows: Iterable[Allotment]) -> tuple[Device, ...]:
     return tuple(sorted(devices.values(), key=lambda device: (device.node.name, device.index)))
 
 
+def others_wait(job_id: UUID) -> bool:
+    """Return whether another job waits for devices and may have them."""
+    waiting = QueueEntry.objects.filter(state=EntryState.WAITING, is_held=False, is_simulated=False)
+    return waiting.exclude(pk=job_id).exists()
+
+
 def want(job_id: UUID, devices: int) -> None:
     """Say how many devices an elastic job can use now; what it has above that is taken back."""
     set_wanted(job_id, devices)

@@ -6,11 +6,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from forebay.local.devices import DeviceProcess, device_names, may_fork, threads_per_device
+from forebay.local.devices import (
+    DeviceProcess,
+    device_names,
+    may_fork,
+    threads_per_device,
+    torch_device,
+)
 from forebay.local.driver import LocalDriver, Watcher
 from forebay.local.folder import StudyFolder
 from forebay.local.report import result_document
@@ -18,6 +24,8 @@ from forebay.local.transfer_check import coordinate_verdict
 from tuning.core.errors import SnapshotError, SpecError, WorkloadError
 from tuning.core.study import Finish, Resumed, RunLost, Study, StudySpec
 from tuning.core.workload import Workload, check_workload
+
+CORES_AS_THREADS = "idle cores of this machine help it as threads, which need no exchange"
 
 
 @dataclass
@@ -176,6 +184,8 @@ def _run(
     spec = study.spec
     names = device_names(spec.devices)
     threads = threads_per_device(names)
+    if share_cores and all(torch_device(name) == "cpu" for name in names):
+        study.state.facts = replace(study.state.facts, undivided=CORES_AS_THREADS)
     devices = [DeviceProcess(name, workload, threads, may_fork()) for name in names]
     setting = Setting(
         workload=spec.workload,

@@ -31,5 +31,7 @@ def _words(data: dict[str, object]) -> str:
         "ask": f"it can use {subject} device{'' if subject == '1' else 's'}",
         "release": f"{subject} goes back",
         "split": f"{subject} is cut into {' + '.join(map(str, sizes))}",
+        "widen": f"{subject} trains on {sizes[0] if sizes else 'several'} devices",
+        "keep": f"{subject} trains on one device",
         "fuse": f"{subject} takes {sizes[0] if sizes else 'its'} trial{'' if sizes == [1] else 's'}",
     }.get(str(data["kind"]), f"{data['kind']} {subject}")

@@ -40,6 +40,8 @@ def spending_of(job: Job, elapsed_s: float) -> dict[str, float]:
 def _devices(job: Job) -> int:
     used = set(Container.objects.filter(job=job).order_by().values_list("device_label", flat=True).distinct())
     used |= set(Target.objects.filter(job=job).order_by().values_list("device_label", flat=True).distinct())
+    for beside in Target.objects.filter(job=job).exclude(beside=[]).values_list("beside", flat=True):
+        used |= set(beside)
     used |= {chore["device"] for chore in job.study.spending.get("chores", ())}
     return len(used - {""})
 

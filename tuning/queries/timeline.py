@@ -27,7 +27,8 @@ def timeline_of(job: Job) -> dict[str, Any]:
     for chore in job.study.spending.get("chores", ()):
         lanes.setdefault(chore["device"], []).append(_chore(chore))
     for target in Target.objects.filter(job=job, start_s__isnull=False).select_related("trial"):
-        lanes.setdefault(target.device_label or "target", []).append(_target(target))
+        for label in (target.device_label or "target", *target.beside):
+            lanes.setdefault(label, []).append(_target(target))
     for rows in lanes.values():
         rows.sort(key=lambda row: row["start_s"])
     ordered = sorted(lanes.items(), key=lambda lane: _natural(lane[0]))
@@ -111,9 +112,13 @@ def _target(target: Target) -> Interval:
         "start_s": target.start_s,
         "end_s": target.end_s,
         "kind": "target",
-        "label": f"target of trial #{target.trial.number}",
+        "label": f"target of trial #{target.trial.number}{_company(target)}",
         "trials": [target.trial.number],
     }
+
+
+def _company(target: Target) -> str:
+    return f", data-parallel on {1 + len(target.beside)} devices" if target.beside else ""
 
 
 def _natural(label: str) -> tuple[str, int]:

@@ -20,7 +20,7 @@ TRIAL_FIELDS = ["state", "reason", "metric", "epochs", "curve", "device_seconds"
 CONTAINER_FIELDS = ["end_s", "outcome", "note", "epochs", "spent"]
 TARGET_FIELDS = [
     "state", "metric", "curve", "started_after_finished_fraction",
-    "device_label", "start_s", "end_s", "reason",
+    "device_label", "beside", "note", "start_s", "end_s", "reason",
 ]  # fmt: skip
 Signature = tuple[Any, ...]
 Key = tuple[int, int]  # of a target: trial and variant
@@ -228,7 +228,7 @@ def _trial_signature(trial: BrainTrial) -> Signature:
 
 
 def _target_signature(target: BrainTarget) -> Signature:
-    return (target.state, target.epochs, target.metric, target.model)
+    return (target.state, target.epochs, target.metric, target.model, *target.devices)
 
 
 def _container_signature(container: BrainContainer) -> Signature:
@@ -277,6 +277,8 @@ def _target_row(job: Job, target: BrainTarget, trial_id: Any, name: str) -> Targ
         curve=curve_of(target.metrics, name),
         started_after_finished_fraction=target.started_fraction,
         device_label=target.device or "",
+        beside=list(target.beside),
+        note=(target.note or "")[:1000],
         start_s=target.start_s,
         end_s=target.end_s,
         reason=(target.reason or "")[:1000],

@@ -107,6 +107,17 @@ def has_batch_norm(model: nn.Module) -> bool:
     return any(isinstance(module, _BatchNorm) for module in model.modules())
 
 
+def batch_statistics(model: nn.Module) -> str | None:
+    """Return the kind of a layer whose training depends on the batch as a whole; None where there is none."""
+    from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+
+    for module in model.modules():
+        running = isinstance(module, _NormBase) and module.track_running_stats
+        if isinstance(module, _BatchNorm) or running:
+            return type(module).__name__
+    return None
+
+
 @dataclass
 class Data:
     """The training and validation samples of a workload."""
@@ -121,6 +132,21 @@ class Data:
         samples, order = self.train.shuffled(seed, epoch)
         for start, end in batch_bounds(len(samples), batch_size, fold_single):
             yield samples.take(start, end, order)
+
+    def training_shares(
+        self, seed: int, epoch: int, batch_size: int, rank: int, ranks: int
+    ) -> Iterator[tuple[Any, Any, float]]:
+        """Yield what one of several ranks takes of each of the same batches, and its share of the samples.
+
+        A rank that gets no sample of a small batch is given one of the others' all the same, with a share of
+        zero: every rank must take part in every step.
+        """
+        samples, order = self.train.shuffled(seed, epoch)
+        for start, end in batch_bounds(len(samples), batch_size, fold_single=False):
+            low = start + (end - start) * rank // ranks
+            high = start + (end - start) * (rank + 1) // ranks
+            inputs, targets = samples.take(low, max(high, low + 1), order)
+            yield inputs, targets, (high - low) / (end - start)
 
     def validation_batches(self) -> Iterator[tuple[Any, Any]]:
         """Yield the validation samples in their own order, in large batches."""

@@ -48,10 +48,10 @@ def write_model(path: Path, tensors: Mapping[str, Tensor], card: Mapping[str, An
 
 
 class Schedule:
-    """When to write: every `every` epochs, unless that would take more than `MOST_OVERHEAD` of the time."""
+    """When to write: every `every` epochs, unless that would take more than `most_overhead` of the time."""
 
-    def __init__(self, every: int) -> None:
-        self.every = every
+    def __init__(self, every: int, most_overhead: float = MOST_OVERHEAD) -> None:
+        self.every, self.most_overhead = every, most_overhead
         self.last_epoch = 0
         self.last_s = time.perf_counter()
         self.cost_s = 0.0
@@ -59,7 +59,7 @@ class Schedule:
     def due(self, epoch: int) -> bool:
         """Return whether a checkpoint should be written after this epoch."""
         since = time.perf_counter() - self.last_s
-        return epoch - self.last_epoch >= self.every and since * MOST_OVERHEAD >= self.cost_s
+        return epoch - self.last_epoch >= self.every and since * self.most_overhead >= self.cost_s
 
     def written(self, epoch: int, cost_s: float) -> None:
         """Note that one was written and what it cost."""

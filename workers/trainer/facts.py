@@ -11,7 +11,7 @@ from tuning.core.space.space import Parameter
 from tuning.core.study.facts import StudyFacts
 from tuning.core.study.spec import StudySpec
 from tuning.core.workload import FunctionWorkload, Workload, check_workload
-from workers.trainer.batches import ReadConfig, load_data
+from workers.trainer.batches import ReadConfig, batch_statistics, load_data
 
 PROBES = 8  # configurations with which the workload's methods are called to see what they read
 
@@ -35,7 +35,16 @@ def study_facts(workload: Workload, spec: StudySpec, device: str = "cpu") -> Stu
         static_names=tuple(sorted(_static_names(workload, space))),
         resumable=not function,
         target_space=target_space,
+        undivided=_undivided(workload, space) if spec.scaling > 1 else "its trials are full models",
     )
+
+
+def _undivided(workload: Workload, space: Space) -> str | None:
+    """Return why the batches of a target cannot be divided over devices; None where they can."""
+    if isinstance(workload, FunctionWorkload):
+        return "a training function makes its own steps"
+    layer = batch_statistics(workload.model(_probe(space, 0)))
+    return f"{layer} needs the whole batch on one device" if layer else None
 
 
 def _probe(space: Space, index: int) -> dict[str, Any]:

@@ -54,8 +54,25 @@ class ContainerOrder:
 
 
 @dataclass(frozen=True)
+class Seat:
+    """One process's place among those that train a target together.
+
+    All meet at the store at `host` and `port`; `address` is where this one listens for the others.
+    """
+
+    rank: int
+    ranks: int
+    host: str
+    port: int
+    address: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
 class TargetOrder:
-    """Train the full-width model of one configuration and write it as safetensors."""
+    """Train the full-width model of one configuration and write it as safetensors.
+
+    With a `seat` the target trains data-parallel, and this order is for one of its ranks.
+    """
 
     run: str
     setting: Setting
@@ -66,6 +83,7 @@ class TargetOrder:
     checkpoint: str | None = None
     variant: int = 0
     compiling: CompileChance | None = None
+    seat: Seat | None = None
 
 
 @dataclass(frozen=True)
@@ -128,3 +146,7 @@ class GoOn:
 
 class Stopped(Exception):
     """The driver ended the run between two batches."""
+
+
+class Parted(Exception):
+    """The other ranks of a target cannot be reached any more, and none of them has said why."""

@@ -1,8 +1,9 @@
 """A device process: takes orders through a pipe, runs them, sends events back.
 
 Messages to it: ("order", order), ("verdict", run, Verdict), ("pending", run, Verdict), ("stop", run),
-("threads", run, count), None to leave. Messages from it: Events, ("beat", run) while batches go by,
-("broken", run, reason) where an order could not be carried out at all.
+("threads", run, count), ("meet", run), None to leave. Messages from it: Events, ("beat", run) while batches
+go by, ("meeting", run, port) where the ranks of a target meet in answer to "meet", ("parted", run, reason)
+where a rank lost the others, ("broken", run, reason) where an order could not be carried out at all.
 """
 
 import signal
@@ -19,6 +20,7 @@ from workers.trainer.container import run_container
 from workers.trainer.loading import load_workload
 from workers.trainer.orders import (
     ContainerOrder,
+    Parted,
     ProfileOrder,
     Setting,
     Stopped,
@@ -27,6 +29,7 @@ from workers.trainer.orders import (
     Verdict,
 )
 from workers.trainer.profiling import run_profile
+from workers.trainer.ranks.meeting import open_meeting
 from workers.trainer.solo import describe_error
 from workers.trainer.target import train_target
 from workers.trainer.transfer import check_transfer
@@ -134,12 +137,16 @@ def serve(pipe: Connection, workload: Workload | None, threads: int | None) -> N
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if threads:
         torch.set_num_threads(threads)
+    meeting: Any = None  # lives as long as the target whose ranks meet there
     try:
         while True:
             message = pipe.recv()
             if message is None:
                 return
-            if message[0] == "order":
+            if message[0] == "meet":
+                meeting = open_meeting()
+                pipe.send(("meeting", message[1], meeting.port))
+            elif message[0] == "order":
                 _carry_out(message[1], pipe, workload)
     except (EOFError, BrokenPipeError, OSError):
         return  # the driver is gone, and with it the reason to train
@@ -151,6 +158,8 @@ def _carry_out(order: Order, pipe: Connection, workload: Workload | None) -> Non
         pipe.send(_run(order, pipe, used))
     except (EOFError, BrokenPipeError):
         raise
+    except Parted as error:
+        pipe.send(("parted", order.run, str(error)))
     except Exception as error:
         pipe.send(("broken", order.run, describe_error(error)))
 

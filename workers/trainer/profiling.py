@@ -6,10 +6,11 @@ their batch size only share the models they are measured with. Probing ends wher
 `MOST_SHARE` of the work it is for, and where larger containers stop being faster.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -39,14 +40,30 @@ def run_profile(order: ProfileOrder, workload: Workload | None = None) -> Profil
         torch.set_num_threads(order.setting.threads)
     started = time.perf_counter()
     profiles: list[dict[str, Any]] = []
-    target_step_s: dict[str, float] = {}
+    targets: dict[str, TargetStep] = {}
     if not isinstance(workload, FunctionWorkload):
         prober = _Prober(workload, order)
         for shape, config in order.shapes.items():
             profiles.append(prober.profile(shape, config).to_json())
             if order.full_width:
-                target_step_s[shape] = prober.target_seconds(config)
-    return Profiled(order.run, 0.0, tuple(profiles), time.perf_counter() - started, target_step_s)
+                targets[shape] = prober.target_step(config)
+    return Profiled(
+        order.run,
+        0.0,
+        tuple(profiles),
+        time.perf_counter() - started,
+        {shape: step.whole_s for shape, step in targets.items()},
+        {shape: step.half_s for shape, step in targets.items()},
+        {shape: step.gradient_bytes for shape, step in targets.items()},
+    )
+
+
+class TargetStep(NamedTuple):
+    """A step of the full model: seconds on a whole batch and on half of one, bytes of its gradients."""
+
+    whole_s: float
+    half_s: float
+    gradient_bytes: int
 
 
 class _Prober:
@@ -81,15 +98,24 @@ class _Prober:
             shape, batch_size, steps, monotone(step_s), held, free, fusable=reason is None, reason=reason
         )
 
-    def target_seconds(self, config: Mapping[str, Any]) -> float:
-        """Return the seconds of one step of the full-width model."""
+    def target_step(self, config: Mapping[str, Any]) -> TargetStep:
+        """Measure a step of the full-width model; all zero where it cannot be built."""
         recipe = replace(self._recipe(config), scaling=1)
         alone = SoloEnsemble(recipe, [Member(0, dict(config), 0)], 0)
         if alone.failures:
-            return 0.0
+            return TargetStep(0.0, 0.0, 0)
         batch_size = min(recipe.batch_size(config), len(recipe.data.train))
-        step = alone.stepper(*recipe.data.train.take(0, batch_size))
-        return self._measure(alone.tensors, step, recipe.device)[1]
+
+        def measure(size: int) -> float:
+            step = alone.stepper(*recipe.data.train.take(0, size))
+            return self._measure(alone.tensors, step, recipe.device)[1]
+
+        whole_s = half_s = measure(batch_size)
+        with contextlib.suppress(Exception):  # what cannot take half a batch gains nothing from two devices
+            half_s = measure(max(batch_size // 2, 1))
+        model = alone.lones[0].model
+        gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        return TargetStep(whole_s, half_s, gradients)
 
     def _recipe(self, config: Mapping[str, Any]) -> Recipe:
         data = load_data(self.workload, config, self.order.setting.device)

@@ -12,7 +12,7 @@ from torch import nn
 from tuning.core.study.actions import Member
 from workers.trainer.batches import has_batch_norm
 from workers.trainer.compiling.stepping import Compilable, LazyStep, make_step
-from workers.trainer.orders import Stopped
+from workers.trainer.orders import Parted, Stopped
 from workers.trainer.recipe import Recipe
 
 
@@ -92,7 +92,7 @@ class SoloEnsemble:
         for trial, lone in list(self.lones.items()):
             try:
                 loss = self._train(lone, epoch, stopped)
-            except Stopped:
+            except (Stopped, Parted):
                 raise
             except Exception as error:
                 failures[trial] = describe_error(error)
@@ -118,21 +118,22 @@ class SoloEnsemble:
         return float(total)
 
     def _step(self, lone: Lone, inputs: Any, targets: Any) -> torch.Tensor:
-        workload = self.recipe.workload
-
         def gradients(forward: Callable[..., Any]) -> torch.Tensor:
-            loss = workload.loss(forward(inputs), targets)
-            lone.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            result: torch.Tensor = loss.detach()
-            return result
+            loss: torch.Tensor = self.recipe.workload.loss(forward(inputs), targets)
+            self._backward(lone, loss)
+            return loss.detach()
 
-        def update() -> None:
-            if workload.clip_norm is not None:
-                nn.utils.clip_grad_norm_(lone.model.parameters(), workload.clip_norm)
-            lone.optimizer.step()
+        return make_step(self.lazy, lone.model, inputs, gradients, lambda: self._update(lone))
 
-        return make_step(self.lazy, lone.model, inputs, gradients, update)
+    def _backward(self, lone: Lone, loss: torch.Tensor) -> None:
+        lone.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+
+    def _update(self, lone: Lone) -> None:
+        clip_norm = self.recipe.workload.clip_norm
+        if clip_norm is not None:
+            nn.utils.clip_grad_norm_(lone.model.parameters(), clip_norm)
+        lone.optimizer.step()
 
     def stepper(self, inputs: Any, targets: Any) -> Callable[[], None]:
         """Return a function that makes one training step of the only trial, for measurements."""
@@ -180,6 +181,9 @@ class SoloEnsemble:
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + float(value) * len(targets)
         return workload.summarize({name: value / samples for name, value in sums.items()})
+
+    def close(self) -> None:
+        """Let go of what is held outside this process: nothing, where trials train alone."""
 
     def keep(self, trials: Sequence[int]) -> None:
         """Leave all but these trials behind."""

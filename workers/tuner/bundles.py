@@ -11,6 +11,7 @@ from cluster.core.coordinator.bundles import spread
 from cluster.models import Device
 from jobs.models import Job
 from tuning.core.states import TRIAL_ENDED, TrialState
+from tuning.core.study import StartTarget
 from tuning.core.study import Study as Brain
 from tuning.services.decisions import tell_decisions
 
@@ -40,6 +41,16 @@ class Bundles:
         sizes = spread({run: len(brain.state.members(brain.state.containers[run]))}, devices - 1)[run]
         reason = f"{sum(sizes)} fused trials over {len(sizes)} devices need no communication"
         tell_decisions(self.job, [BundleDecision("split", run, reason, tuple(sizes))])
+
+    def widened(self, brain: Brain, start: StartTarget) -> None:
+        """Tell on how many devices a target trains and why, where there was a choice."""
+        target = next((one for one in brain.state.running_targets() if one.run == start.run), None)
+        if target is None or not target.note:
+            return
+        kind, size = ("widen" if start.beside else "keep"), len(start.devices)
+        tell_decisions(
+            self.job, [BundleDecision(kind, f"target of trial #{start.trial}", target.note, (size,))]
+        )
 
     def fitted(self, brain: Brain, run: str, device: str, size: int) -> None:
         """Tell how many trials share a container in the bubbles of a device, and why so many."""

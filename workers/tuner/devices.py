@@ -1,11 +1,11 @@
 """Which devices a study may use now: what the queue has given it, and what it still has to leave."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from cluster.models import Device
 from jobs.models import Job
-from jobs.services.grants import gave_back, grant_of, want
+from jobs.services.grants import gave_back, grant_of, others_wait, want
 
 EVERYTHING = 4096
 # (devices, since when which of them has been idle, now) -> those that go back to the queue
@@ -28,6 +28,7 @@ class StudyDevices:
         self.stopping = False
         self.idle_since: dict[str, float] = {}
         self.shrunk = False
+        self.made_room = False
 
     def look(self, busy: set[str], releases: Releases) -> list[str]:
         """Read the grant again and give back what has to go and is not busy; return the labels given back.
@@ -45,6 +46,22 @@ class StudyDevices:
         if gone and not self.stopping:
             gave_back(self.job_id, [self.leaving.pop(label) for label in gone])
         return gone + self._return_idle(busy, releases)
+
+    def make_room(self, helping: Collection[str]) -> None:
+        """Give up devices that only speed a target up while other jobs wait, and ask again once none does.
+
+        Without this a study would keep them for as long as the target trains: they are never idle.
+        """
+        if not helping and not self.made_room:
+            return
+        waiting = others_wait(self.job_id)
+        spare = len(set(helping) & set(self.labels))
+        if waiting and spare and not self.leaving and not self.stopping:
+            self.made_room = True
+            want(self.job_id, max(1, len(self.labels) - spare))
+        elif self.made_room and not waiting:
+            self.made_room = False
+            want(self.job_id, EVERYTHING)
 
     def add(self, labels: dict[str, Device], leaving: dict[str, Device]) -> None:
         """Add what is lent rather than granted: it counts for no quota and is given back to nobody."""

@@ -144,7 +144,7 @@ class Driver:
             note(driving, event.to_json())
             brain.apply(event)
         now_s = self.elapsed_s
-        free = bubbles_first(set(self.devices.labels) - set(brain.active_runs().values()))
+        free = bubbles_first(set(self.devices.labels) - brain.state.busy_devices())
         before = (len(brain.trials), brain.state.ended_count)
         actions = brain.decide(now_s, free)
         if not events and not actions and before == (len(brain.trials), brain.state.ended_count):
@@ -165,9 +165,10 @@ class Driver:
         if time.monotonic() - self.looked < LOOK_AROUND_S:
             return []
         self.looked = time.monotonic()
-        runs = self.driving.brain.active_runs()
-        busy, brain = set(runs.values()), self.driving.brain
+        brain = self.driving.brain
+        runs, busy = {run: brain.devices_of(run) for run in brain.active_runs()}, brain.state.busy_devices()
         given = self.devices.look(busy, partial(self.bundles.releases, brain))
+        self.devices.make_room([d for target in brain.state.running_targets() for d in target.beside])
         for label in given + self.bubbles.look(busy):
             self.runner.leave(label)
         self.devices.add(self.bubbles.labels, self.bubbles.leaving)
@@ -181,7 +182,7 @@ class Driver:
             self.runner.warm(self.devices.labels)
             self.labels = labels
             found.append(DevicesChanged(labels))
-        found += self._leave({run: label for run, label in runs.items() if label not in labels})
+        found += self._leave({run: gone for run, held in runs.items() if (gone := set(held) - set(labels))})
         if self.driving.brain.state.cut is None and self._cancel_asked():
             found.append(Cut("cancelled"))
         if answer_transfer_wish(job=self.driving.job):
@@ -189,20 +190,21 @@ class Driver:
         self._tell_substate()
         return found
 
-    def _leave(self, runs: dict[str, str]) -> list[Event]:
-        """Ask runs whose devices are wanted back to pause, and end those that have not for too long."""
+    def _leave(self, runs: dict[str, set[str]]) -> list[Event]:
+        """Ask runs that lose some of their devices to pause, and end those that have not for too long."""
         now = time.monotonic()
         self.asked_to_leave = {run: at for run, at in self.asked_to_leave.items() if run in runs}
         lost: list[Event] = []
-        for run, label in runs.items():
+        for run, gone in runs.items():
             if run not in self.asked_to_leave:
                 self.asked_to_leave[run] = now
                 self.runner.tell(StopRun(run, pause=True))
             waited_s = now - self.asked_to_leave[run]
-            if label in self.devices.leaving and waited_s < settings.PREEMPTION_GRACE_S:
+            if gone <= set(self.devices.leaving) and waited_s < settings.PREEMPTION_GRACE_S:
                 continue
             self.runner.kill(run)
-            lost.append(RunLost(run, self.elapsed_s, f"the device {label} was taken back", taken=True))
+            names = ", ".join(sorted(gone))
+            lost.append(RunLost(run, self.elapsed_s, f"the device {names} was taken back", taken=True))
         return lost
 
     def _tell_substate(self) -> None:
@@ -244,10 +246,13 @@ class Driver:
                     self.driving.brain, action.run, action.device, len(action.members)
                 )
             )
-        elif isinstance(action, StopRun) and action.pause:
+        elif isinstance(action, StartTarget):
+            self._keep_database(lambda: self.bundles.widened(self.driving.brain, action))
+        elif (
+            isinstance(action, StopRun) and action.pause and action.run in self.driving.brain.state.containers
+        ):
             self._keep_database(lambda: self.bundles.split(self.driving.brain, action.run, 1 + len(free)))
         if isinstance(action, Start):
-            device = self.devices.labels.get(action.device)
-            self.runner.start(action, self.driving.brain, device, self.elapsed_s)
+            self.runner.start(action, self.driving.brain, self.devices.labels, self.elapsed_s)
         elif isinstance(action, Proceed | StopTrials | StopRun):
             self.runner.tell(action)

@@ -40,6 +40,7 @@ from workers.ray_cluster import connect, ray
 from workers.trainer.orders import (
     ContainerOrder,
     ProfileOrder,
+    Seat,
     Setting,
     TargetOrder,
     TransferOrder,
@@ -51,9 +52,21 @@ log = structlog.get_logger(__name__)
 # How long a process may load torch and the workload's code: minutes, where many do so at once.
 LOADING_SECONDS = 300
 CALL_SECONDS = 20
+LOOPBACK = "127.0.0.1"
 Start = StartContainer | StartTarget | Profile | CheckTransfer
 # Events after which a run does nothing more.
 FINAL_EVENTS = {"ContainerEnded", "TargetEnded", "Profiled", "TransferChecked", "RunLost"}
+
+
+@dataclass
+class Helper:
+    """A later rank of a data-parallel target: it is asked whether it still answers, and why it failed."""
+
+    device: str
+    actor: Any
+    fetched: int = 0
+    heard: float = field(default_factory=time.monotonic)
+    asked: Any = None
 
 
 @dataclass
@@ -67,6 +80,7 @@ class Run:
     heard: float = field(default_factory=time.monotonic)
     asked: Any = None
     loading: Any = None
+    helpers: list[Helper] = field(default_factory=list)
 
 
 class RayRunner:
@@ -101,18 +115,42 @@ class RayRunner:
         finally:
             ray.kill(actor)
 
-    def start(self, action: Start, brain: Brain, device: Device | None, now_s: float) -> None:
-        """Begin a run on its device; a failure to begin is the loss of the run."""
+    def start(self, action: Start, brain: Brain, devices: Mapping[str, Device], now_s: float) -> None:
+        """Begin a run on its devices, by label; a failure to begin is the loss of the run."""
+        labels = action.devices if isinstance(action, StartTarget) else (action.device,)
         try:
             connect()
-            actor = self._actor(action.device, device)
-            ray.get(actor.start.remote(self._order(action, brain, now_s)), timeout=CALL_SECONDS * 6)
-            loading = None if is_lent(action.device) else actor.warm.remote(self.job.spec)
-            self.runs[action.run] = Run(action.run, action.device, actor, loading=loading)
+            actors = [self._actor(label, devices.get(label)) for label in labels]
+            gpus = [_is_gpu(devices.get(label)) for label in labels]
+            orders = self._orders(self._order(action, brain, now_s), actors, gpus)
+            ray.get(
+                [actor.start.remote(order) for actor, order in zip(actors, orders, strict=True)],
+                timeout=CALL_SECONDS * 6,
+            )
+            loading = None if is_lent(action.device) else actors[0].warm.remote(self.job.spec)
+            helpers = [Helper(*pair) for pair in zip(labels[1:], actors[1:], strict=True)]
+            self.runs[action.run] = Run(
+                action.run, action.device, actors[0], loading=loading, helpers=helpers
+            )
         except (ray.exceptions.RayError, TimeoutError) as error:
             log.warning("runner.start_failed", run=action.run, error=str(error))
-            self._drop_actor(action.device)
+            for label in labels:
+                self._drop_actor(label)
             self.early.append(RunLost(action.run, 0.0, f"could not be started: {_first_line(error)}"))
+
+    def _orders(self, order: Any, actors: list[Any], gpus: list[bool]) -> list[Any]:
+        """Return the order of each actor; several of them get a place to meet at the first."""
+        orders = [_on_gpu(order) if gpu else order for gpu in gpus]
+        if len(actors) == 1:
+            return orders
+        addresses = ray.get([actor.address.remote() for actor in actors], timeout=LOADING_SECONDS)
+        if len(set(addresses)) == 1:
+            addresses = [LOOPBACK] * len(actors)
+        port = ray.get(actors[0].meet.remote(order.run, addresses[0]), timeout=LOADING_SECONDS)
+        return [
+            replace(one, seat=Seat(rank, len(actors), addresses[0], port, address))
+            for rank, (one, address) in enumerate(zip(orders, addresses, strict=True))
+        ]
 
     def listen(self, seconds: float, now_s: float) -> list[Event]:
         """Return what has happened, waiting up to `seconds` for something."""
@@ -128,6 +166,7 @@ class RayRunner:
             time.sleep(0.01)  # what arrives together is judged together
         for run in list(self.runs.values()):
             found += [stamped(event, now_s) for event in self._fetch(run)]
+            found += [stamped(event, now_s) for event in self._hear_helpers(run)]
         return found
 
     def _fetch(self, run: Run) -> list[Event]:
@@ -145,9 +184,33 @@ class RayRunner:
             return lost
         run.fetched += len(documents)
         if any(document["event"] in FINAL_EVENTS for document in documents):
-            self.runs.pop(run.id, None)
-            run.actor.forget.remote(run.id)
+            self._end(run, any(document["event"] == "RunLost" for document in documents))
         return [event_from_json(document) for document in documents]
+
+    def _hear_helpers(self, run: Run) -> list[Event]:
+        """Lose a run of which any later rank is gone; the first to fail may be one of these, too."""
+        for helper in run.helpers if run.id in self.runs else ():
+            if helper.asked is None:
+                helper.asked = helper.actor.poll.remote(run.id, helper.fetched)
+            if not ray.wait([helper.asked], timeout=0)[0]:
+                patience_s = self.silence_s + (LOADING_SECONDS if run.loading is not None else 0)
+                if time.monotonic() - helper.heard > patience_s:
+                    return [self._lose(run, f"{helper.device} did not answer for {self.silence_s:.0f} s")]
+                continue
+            try:
+                documents = ray.get(helper.asked)
+            except ray.exceptions.RayError as error:
+                return [self._lose(run, f"the process of {helper.device} died: {_first_line(error)}")]
+            helper.asked, helper.heard = None, time.monotonic()
+            helper.fetched += len(documents)
+            for event in map(event_from_json, documents):
+                if isinstance(event, TargetEnded) and event.state == "failed":
+                    self.kill(run.id)
+                    return [event]
+                if isinstance(event, RunLost):
+                    self.kill(run.id)
+                    return [event]
+        return []
 
     def tell(self, action: Proceed | StopTrials | StopRun) -> None:
         """Pass a decision on; a run that is gone meanwhile needs none."""
@@ -164,10 +227,11 @@ class RayRunner:
             run.actor.stop.remote(run.id)
 
     def kill(self, run_id: str) -> None:
-        """End a run together with its process."""
+        """End a run together with its processes: none of them may wait for another that is gone."""
         run = self.runs.pop(run_id, None)
         if run is not None:
-            self._drop_actor(run.device)
+            for label in (run.device, *(helper.device for helper in run.helpers)):
+                self._drop_actor(label)
 
     def leave(self, label: str) -> None:
         """End the process on a device that was given back; nothing runs on it."""
@@ -189,6 +253,15 @@ class RayRunner:
         """End every process of the study."""
         for device in list(self.actors):
             self._drop_actor(device)
+
+    def _end(self, run: Run, lost: bool) -> None:
+        """Forget a run that is over; the processes of one that several shared end with it if it was lost."""
+        if lost and run.helpers:
+            self.kill(run.id)
+            return
+        self.runs.pop(run.id, None)
+        for actor in (run.actor, *(helper.actor for helper in run.helpers)):
+            actor.forget.remote(run.id)
 
     def _lose_if_silent(self, run: Run) -> list[Event]:
         """A run may be silent for `silence_s`, and before that for as long as its process loads."""
@@ -241,7 +314,9 @@ class RayRunner:
             )
         if isinstance(action, CheckTransfer):
             return TransferOrder(action.run, setting, action.members)
-        return ProfileOrder(action.run, setting, action.shapes, action.trials, action.full_width)
+        return ProfileOrder(
+            action.run, setting, action.shapes, action.trials, action.epochs, action.full_width
+        )
 
 
 def _facts_from(actor: Any, spec: dict[str, Any]) -> StudyFacts:
@@ -277,8 +352,17 @@ def _setting(job: Job, brain: Brain) -> Setting:
     )
 
 
+def _is_gpu(device: Device | None) -> bool:
+    return device is not None and device.kind != "cpu"
+
+
+def _on_gpu(order: Any) -> Any:
+    """Return an order for the only GPU that an actor sees."""
+    return replace(order, setting=replace(order.setting, device="cuda"))
+
+
 def _new_actor(device: Device | None) -> Any:
-    gpu = device is not None and device.kind != "cpu"
+    gpu = _is_gpu(device)
     environment = {"OMP_NUM_THREADS": "1"}
     if search_path := os.environ.get("PYTHONPATH"):  # where the operator's own workloads are found
         environment["PYTHONPATH"] = search_path

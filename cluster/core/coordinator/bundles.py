@@ -44,7 +44,7 @@ class StudyState:
 
 @dataclass(frozen=True, slots=True)
 class BundleDecision:
-    """`kind` is ask, release, split or widen; `subject` a bundle, a container or a number."""
+    """`kind` is ask, release, split, widen, or keep (not widened); `subject` a bundle, a run or a number."""
 
     kind: str
     subject: str

@@ -31,6 +31,7 @@ from tuning.core.study import (
 from workers.trainer.orders import (
     ContainerOrder,
     ProfileOrder,
+    Seat,
     Setting,
     TargetOrder,
     TransferOrder,
@@ -39,6 +40,7 @@ from workers.trainer.orders import (
 
 POLL_S = 0.25
 SNAPSHOT_EVERY_S = 1.0
+LOOPBACK = "127.0.0.1"
 CUT_GRACE_S = 15.0  # how long runs may take to save what they have after a deadline or an interrupt
 
 _ENDINGS = (ContainerEnded, TargetEnded, Profiled, TransferChecked)
@@ -69,6 +71,8 @@ class LocalDriver:
         self.cut_at_s: float | None = None
         self.finish: Finish | None = None
         self.cores_of: dict[str, int] = {}  # run -> CPU threads it was given beyond its own
+        self.gathering: dict[str, StartTarget] = {}  # data-parallel targets whose meeting is not open yet
+        self.leads: dict[str, str] = {}  # data-parallel run -> device of its first rank
 
     def now(self) -> float:
         """Return seconds since the study began, its earlier lives included."""
@@ -106,7 +110,7 @@ class LocalDriver:
     def _use_spare_time(self) -> None:
         """Do what can wait for an idle device, once only targets are left and a device is free."""
         running = {str(target.run) for target in self.study.state.running_targets()}
-        idle = len(running) < len(self.devices)
+        idle = len(self.study.state.busy_devices()) < len(self.devices)
         if self.spare_work is not None and running and idle and not set(self.study.active_runs()) - running:
             work, self.spare_work = self.spare_work, None
             work()
@@ -137,6 +141,8 @@ class LocalDriver:
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, Finish):
             self.finish = action
+        elif isinstance(action, StartTarget) and action.beside:
+            self._gather(action)
         elif isinstance(action, Profile | CheckTransfer | StartContainer | StartTarget):
             self._device(action.device).begin(self._order(action))
         elif isinstance(action, Proceed):
@@ -147,6 +153,26 @@ class LocalDriver:
             self._tell(action.run, "pending", Verdict(pause=True))
         elif isinstance(action, StopRun):
             self._tell(action.run, "stop")
+
+    def _gather(self, action: StartTarget) -> None:
+        """Give a run all of its devices and open its meeting; the orders follow once it is open."""
+        devices = [self._device(name) for name in action.devices]
+        for device in devices:
+            device.run, device.heard_s = action.run, time.monotonic()
+        self.gathering[action.run], self.leads[action.run] = action, action.device
+        devices[0].send(("meet", action.run))
+
+    def _seat(self, run: str, port: int) -> None:
+        """Hand every rank its order, now that they have a place to meet."""
+        action = self.gathering.pop(run, None)
+        if action is None:
+            return
+        for rank, name in enumerate(action.devices):
+            order = self._order(replace(action, device=name))
+            seat = Seat(rank, len(action.devices), LOOPBACK, port)
+            self.devices[name].send(("order", replace(order, seat=seat)))
+        if run in self.study.state.stopping:
+            self._tell(run, "stop")
 
     def _device(self, name: str) -> DeviceProcess:
         device = self.devices[name]
@@ -205,17 +231,34 @@ class LocalDriver:
         if isinstance(message, Event):
             if isinstance(message, _ENDINGS):
                 message = replace(message, at_s=self.now())
-                device.run = None
-            self.study.apply(message)
-        elif message[0] == "broken":
-            device.run = None
-            self.study.apply(RunLost(message[1], self.now(), message[2], broken=True))
+                _leave(device, message.run)
+            if not self._is_echo(device, message):
+                self.study.apply(message)
+        elif message[0] == "meeting":
+            self._seat(message[1], message[2])
+        elif message[0] in ("broken", "parted"):
+            _leave(device, message[1])
+            self._lose_run(message[1], message[2], broken=message[0] == "broken")
+
+    def _is_echo(self, device: DeviceProcess, event: Event) -> bool:
+        """Whether a later rank says that its run has ended, which the first one reports."""
+        if not isinstance(event, TargetEnded) or event.state == "failed":
+            return False
+        return self.leads.get(event.run, device.name) != device.name
 
     def _lose(self, device: DeviceProcess, reason: str) -> None:
         run = device.run
         device.kill()
         if run is not None:
-            self.study.apply(RunLost(run, self.now(), reason))
+            self._lose_run(run, reason)
+
+    def _lose_run(self, run: str, reason: str, broken: bool = False) -> None:
+        """Take a run for lost; the processes of other ranks, which may wait for each other, end with it."""
+        self.gathering.pop(run, None)
+        for device in self.devices.values():
+            if device.run == run:
+                device.kill()
+        self.study.apply(RunLost(run, self.now(), reason, broken=broken))
 
     def _watch_processes(self) -> None:
         for device in self.devices.values():
@@ -228,3 +271,8 @@ class LocalDriver:
             for device in self.devices.values():
                 if device.run is not None:
                     self._lose(device, "did not end in time")
+
+
+def _leave(device: DeviceProcess, run: str) -> None:
+    if device.run == run:  # it may have got the next order already
+        device.run = None

@@ -106,7 +106,9 @@ def timeline(document: dict[str, Any]) -> Any:
         for c in document["containers"]
     ]
     bars += [
-        (t["device"], t["start_s"], t["end_s"], f"target {t['trial']}", "target") for t in document["targets"]
+        (device, t["start_s"], t["end_s"], f"target {t['trial']}", "target")
+        for t in document["targets"]
+        for device in (t["device"], *t["beside"])
     ]
     for device, start_s, end_s, label, kind in bars:
         if start_s is None or end_s is None:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from tuning.core.study import TargetCheckpointed, TargetReported
-from workers.trainer.orders import Setting, TargetOrder
+from workers.trainer.orders import Setting, TargetOrder, Verdict
 from workers.trainer.target import train_target
 from workers.trainer.workloads.digits_mlp import DigitsMlp
 
@@ -35,7 +35,7 @@ class StopAfter:
         raise AssertionError("targets are not judged")
 
     def pending(self) -> Any:
-        raise AssertionError("targets do not pause")
+        return Verdict()
 
     def stopped(self) -> bool:
         self.left -= 1
@@ -87,6 +87,26 @@ def test_a_target_that_diverges_has_failed(tmp_path: Path) -> None:
     bad = TargetOrder("t0", order(tmp_path).setting, 1, {**CONFIG, "lr": 1e30}, 0, 2)
     ended = train_target(bad, lambda event: None, workload=small())
     assert (ended.state, ended.reason) == ("failed", "non-finite loss at epoch 1")
+
+
+class PauseAtOnce(StopAfter):
+    """Wants the device back after the first epoch."""
+
+    def pending(self) -> Any:
+        return Verdict(pause=True)
+
+
+def test_a_target_pauses_at_the_end_of_an_epoch_and_loses_nothing(tmp_path: Path) -> None:
+    events: list[Any] = []
+    whole = train_target(order(tmp_path / "a"), events.append, workload=small())
+    events.clear()
+    paused = train_target(order(tmp_path / "b"), events.append, PauseAtOnce(1000), small())
+    assert paused.state == "paused"
+    saved = next(event for event in events if isinstance(event, TargetCheckpointed))
+    assert saved.epoch == 1
+    again = train_target(order(tmp_path / "b", checkpoint=saved.path), events.append, workload=small())
+    left, right = load_file(str(whole.model)), load_file(str(again.model))
+    assert all(torch.equal(left[name], right[name]) for name in left)
 
 
 @pytest.mark.parametrize("scaling", [2, 8])

@@ -8,7 +8,17 @@ import pytest
 from jobs.models import Job
 from journal.models import Event
 from tuning.core.space import declared_space, loguniform
-from tuning.core.study import DevicesChanged, RoomChanged, StartContainer, Study, StudyFacts, StudySpec
+from tuning.core.study import (
+    DevicesChanged,
+    RoomChanged,
+    StartContainer,
+    StartTarget,
+    Study,
+    StudyFacts,
+    StudySpec,
+)
+from tuning.core.study.records import Target
+from tuning.queries.decisions import decisions_of
 from workers.tuner.bundles import Bundles, state_of
 
 SPACE = declared_space({"lr": loguniform(1e-4, 1.0)})
@@ -77,3 +87,18 @@ def test_why_so_many_trials_share_a_bubble_is_told(told, room_s, words) -> None:
     bundles.fitted(study, start.run, "bubble:a", 1)
     assert decisions() == [("fuse", start.run)]
     assert words in Event.objects.get().data["reason"]
+
+
+@pytest.mark.parametrize(("beside", "words"), [(("b",), "trains on 2 devices"), ((), "trains on one device")])
+def test_on_how_many_devices_a_target_trains_is_told(told, beside, words) -> None:
+    job, decisions = told
+    study, bundles = begun(["a"], trials=1), Bundles(job)
+    target = Target(0, state="running", run="t1", device="a", beside=list(beside), attempts=1)
+    study.state.targets[0] = target
+    start = StartTarget("t1", "a", 0, {}, 0, 9, None, beside=beside)
+    bundles.widened(study, start)
+    assert decisions() == []  # there was nothing to choose
+    target.note = "a step would take less"
+    bundles.widened(study, start)
+    [decided] = decisions_of(job)
+    assert (decided.what, decided.reason) == (f"target of trial #0 {words}", "a step would take less")

@@ -4,6 +4,9 @@ import time
 
 import pytest
 
+from jobs.models import Job
+from tuning.core.space import declared_space, loguniform
+from tuning.core.study import Profile, Study, StudyFacts, StudySpec
 from workers.ray_cluster import connect, ray
 from workers.tuner.runner import LOADING_SECONDS, RayRunner, Run
 
@@ -51,3 +54,11 @@ def test_a_process_that_never_loads_is_given_up_too(gate):
     run = Run("c1", "cpu:0", actor=None, loading=gate.load.remote())
     (lost,) = RayRunner(None, SILENCE_S)._lose_if_silent(quiet_for(run, SILENCE_S + LOADING_SECONDS + 1))
     assert lost.run == "c1"
+
+
+def test_a_profile_is_told_its_budget_and_that_full_models_are_to_be_measured(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    facts = StudyFacts("accuracy", "max", 9, declared_space({"lr": loguniform(1e-4, 1.0)}))
+    action = Profile("p0", "cpu:0", {"{}": {"lr": 0.1}}, {"{}": 4}, epochs=9, full_width=True)
+    order = RayRunner(Job(), SILENCE_S)._order(action, Study(StudySpec("w"), facts))
+    assert (order.epochs, order.full_width) == (9, True)

@@ -97,7 +97,7 @@ class StopRun(Action):
 
 @dataclass(frozen=True)
 class StartTarget(Action):
-    """Train the full-width model of a trial's configuration."""
+    """Train the full-width model of a trial's configuration; with devices `beside` its own, data-parallel."""
 
     run: str
     device: str
@@ -107,6 +107,12 @@ class StartTarget(Action):
     epochs: int
     checkpoint: str | None
     variant: int = 0
+    beside: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """All of its devices, that of the first rank first."""
+        return (self.device, *self.beside)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,8 @@ def _(event: ev.Profiled, state: StudyState) -> None:
         if profile.reason:
             _warn(state, f"trials with {profile.shape} are not fused: {profile.reason}")
     state.target_step_s.update(event.target_step_s)
+    state.target_half_s.update(event.target_half_s)
+    state.target_bytes.update(event.target_bytes)
     for shape in shapes:
         state.profiles.setdefault(shape, state.profile_of(shape))
 
@@ -235,16 +237,27 @@ def _lose_trial(state: StudyState, trial: Trial, event: ev.RunLost, alone: bool,
 
 
 def _lose_target(state: StudyState, target: Target, event: ev.RunLost) -> None:
-    target.run, target.device, target.end_s = None, None, event.at_s
+    wide = bool(target.beside)
+    _leave_devices(target, event.at_s)
     if event.taken:
         target.attempts -= 1
-    hopeless = event.broken and target.checkpoint is None
+    # what several devices could not do together, one may do
+    broken = event.broken and not wide
+    if event.broken and wide:
+        target.alone = True
+        _warn(state, f"the target of trial {target.trial} goes on on one device: {event.reason}")
+    hopeless = broken and target.checkpoint is None
     lost_for_good = hopeless or target.attempts >= MOST_TARGET_ATTEMPTS
-    if event.broken:
+    if broken:
         target.checkpoint = None
     target.state = "failed" if lost_for_good else "cut" if state.cut else "waiting"
     target.reason = event.reason if lost_for_good else None
     state.stopping.discard(event.run)
+
+
+def _leave_devices(target: Target, at_s: float) -> None:
+    target.run, target.device, target.end_s = None, None, at_s
+    target.beside, target.pausing = [], False
 
 
 def _target_of(state: StudyState, run: str) -> Target | None:
@@ -283,14 +296,20 @@ def _(event: ev.TargetEnded, state: StudyState) -> None:
     target = _target_of(state, event.run)
     if target is None:
         return
+    if event.state == "paused" and state.cut is None:
+        _leave_devices(target, event.at_s)
+        target.attempts -= 1
+        target.state, target.paused = "waiting", True
+        state.stopping.discard(event.run)
+        return
     finite = event.metric is not None and math.isfinite(event.metric)
     superseded = event.state == "cut" and state.cut is None
-    target.state = "stopped" if superseded else event.state
+    target.state = "stopped" if superseded else "cut" if event.state == "paused" else event.state
     target.end_s, target.reason = event.at_s, "superseded" if superseded else event.reason
     target.metric, target.model = event.metric if finite else None, event.model
     if event.state == "completed" and not finite:
         target.state, target.reason = "failed", f"non-finite metric `{state.facts.metric}`"
-    target.run = None
+    target.run, target.pausing = None, False
     state.stopping.discard(event.run)
 
 

@@ -85,12 +85,17 @@ class Study:
         return decide(self.state, now_s, free_devices)
 
     def active_runs(self) -> dict[str, str]:
-        """Return run id -> device of everything that should be running now."""
+        """Return run id -> device of everything that should be running now (the first of several)."""
         state = self.state
         runs = {container.id: container.device for container in state.active_containers()}
         runs |= {str(target.run): str(target.device) for target in state.running_targets()}
         runs |= state.checks()
         return runs | {run: device for run, (device, _) in state.profiling.items()}
+
+    def devices_of(self, run: str) -> list[str]:
+        """Return every device that a run occupies now."""
+        wide = next((target for target in self.state.running_targets() if target.run == run), None)
+        return wide.devices if wide else [self.active_runs()[run]]
 
     def trial_table(self) -> list[dict[str, Any]]:
         """Return the rows of `trial_table`."""

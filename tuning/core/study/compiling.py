@@ -30,8 +30,9 @@ def compile_chance(
     """Return what a run may compile; None where its steps are not certain or nobody wants it.
 
     Certain are a target's steps, and those of a container of a study without rungs which nothing will repack:
-    it has one trial, or there is no second device over which it could be split. Devices that are lent for
-    moments have no time to compile in.
+    it has one trial, or there is no second device over which it could be split. Several devices that train a
+    target together would each compile, and wait for the slowest. Devices that are lent for moments have no
+    time to compile in.
     """
     if state.spec.compile == "off" or not state.facts.resumable or is_lent(action.device):
         return None
@@ -40,6 +41,8 @@ def compile_chance(
         if state.rungs or movable:
             return None
         shape = action.shape
+    elif action.beside:
+        return None
     else:
         shape = state.trials[action.trial].shape
     deadline_s = state.spec.deadline_s

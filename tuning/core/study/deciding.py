@@ -15,11 +15,13 @@ from tuning.core.study.state import StudyState
 from tuning.core.study.targets import (
     place_early_target,
     place_targets,
+    resume_targets,
     should_close,
     stop_superseded,
 )
 from tuning.core.study.transferring import place_transfer_check, refuse_transfer
 from tuning.core.study.verdicts import verdicts
+from tuning.core.study.widening import narrow_target, widen_target
 
 PLENTY = 1000  # waiting trials are enough to pack well; a study of 100,000 need not hold all of them at once
 
@@ -35,6 +37,7 @@ def decide(state: StudyState, now_s: float, free_devices: list[str] | None) -> l
         actions += _stop_everything(state)
     if not state.cut:
         free = _free(state, free_devices)
+        actions += resume_targets(state, free, now_s)
         if not state.closing:
             _ask(state, len(free))
             promote_trials(state)
@@ -44,8 +47,9 @@ def decide(state: StudyState, now_s: float, free_devices: list[str] | None) -> l
             actions += place_containers(state, free, now_s)
         actions += place_targets(state, free, now_s)
         actions += stop_superseded(state, free)
-        moves = leave_bubbles(state, free)
-        actions += moves or split_containers(state, free)
+        actions += narrow_target(state, free)
+        moves = leave_bubbles(state, free) or split_containers(state, free)
+        actions += moves or widen_target(state, free)
     actions += _finish(state)
     return actions
 

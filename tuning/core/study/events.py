@@ -1,6 +1,7 @@
 """What happens to a study. Every event may arrive twice or late; the second time it changes nothing.
 
-A *run* is one container, target or profile on one device; its id is the one of the action that started it.
+A *run* is one container, target or profile on one device, or a target on several; its id is the one of the
+action that started it.
 Seconds are cumulative within a run. Times `at_s` are seconds since the study began.
 """
 
@@ -46,7 +47,8 @@ class RoomChanged(Event):
 class Profiled(Event):
     """A profile run ended: `ShapeProfile.to_json` of every measured shape, the run's wall seconds.
 
-    `target_step_s` is the measured seconds of one full-width step by shape, where it was asked for.
+    `target_step_s` is the measured seconds of one full-width step by shape, where it was asked for,
+    `target_half_s` those on half a batch, `target_bytes` the size of its gradients.
     """
 
     run: str
@@ -54,6 +56,8 @@ class Profiled(Event):
     profiles: tuple[dict[str, Any], ...] = ()
     seconds: float = 0.0
     target_step_s: Mapping[str, float] = field(default_factory=dict)
+    target_half_s: Mapping[str, float] = field(default_factory=dict)
+    target_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +177,11 @@ class TargetCheckpointed(Event):
 
 @dataclass(frozen=True)
 class TargetEnded(Event):
-    """A target left its device. `state`: `completed`, `failed`, or `cut` where it was stopped on the way."""
+    """A target left its devices.
+
+    `state`: `completed`, `failed`, `cut` where it was stopped on the way, or `paused` as asked, with a
+    checkpoint at the end of an epoch.
+    """
 
     run: str
     at_s: float

@@ -16,7 +16,8 @@ class StudyFacts:
     shape or the kind of an operator (those the workload's `model`, `data` or `loss` read, and choices that
     are no numbers), so trials that differ in one of them never share a container. `resumable` is false for
     training functions: they cannot continue from a checkpoint. `target_space` holds the hyperparameters that
-    do not transfer, where they are searched on the target: `space` has one value of each.
+    do not transfer, where they are searched on the target: `space` has one value of each. `undivided` says
+    why a target cannot be trained on several devices; None where it can.
     """
 
     metric: str
@@ -29,6 +30,7 @@ class StudyFacts:
     resumable: bool = True
     fusable: bool = True
     target_space: Space | None = None
+    undivided: str | None = "it is not known whether its batches can be divided"
 
     def batch_size_of(self, config: Mapping[str, Any]) -> int:
         """Return the batch size of a configuration: its own or the workload's."""
@@ -55,6 +57,7 @@ class StudyFacts:
             "resumable": self.resumable,
             "fusable": self.fusable,
             "target_space": self.target_space.to_json() if self.target_space else None,
+            "undivided": self.undivided,
         }
 
 

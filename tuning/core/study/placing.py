@@ -116,18 +116,24 @@ def _start(state: StudyState, pack: Pack, device: str, now_s: float) -> StartCon
 def split_containers(state: StudyState, free: list[str]) -> list[Action]:
     """Pause the longest container so that it goes on in pieces, where devices are idle and it pays."""
     idle = [device for device in free if device in state.devices] if state.devices else free
-    if not idle or state.cut or state.closing or not state.facts.resumable or state.profiling:
-        return []
-    if any(container.pausing for container in state.active_containers()):
-        return []
-    if any(trial.held_at is None for trial in state.in_state(TrialState.WAITING)):
-        return []
-    able = [c for c in state.active_containers() if c.awaiting is None and c.id not in state.stopping]
-    longest = max(able, key=lambda c: (state.remaining_s(c), c.id), default=None)
-    if longest is None or not _pays(state, longest, 1 + len(idle)):
+    longest = container_to_split(state, idle)
+    if longest is None:
         return []
     longest.pausing = True
     return [StopRun(longest.id, pause=True)]
+
+
+def container_to_split(state: StudyState, idle: list[str]) -> Container | None:
+    """Return the container that should go on in pieces on idle devices, if there is one."""
+    if not idle or state.cut or state.closing or not state.facts.resumable or state.profiling:
+        return None
+    if any(container.pausing for container in state.active_containers()):
+        return None
+    if any(trial.held_at is None for trial in state.in_state(TrialState.WAITING)):
+        return None
+    able = [c for c in state.active_containers() if c.awaiting is None and c.id not in state.stopping]
+    longest = max(able, key=lambda c: (state.remaining_s(c), c.id), default=None)
+    return longest if longest is not None and _pays(state, longest, 1 + len(idle)) else None
 
 
 def _pays(state: StudyState, container: Container, devices: int) -> bool:

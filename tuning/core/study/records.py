@@ -135,7 +135,10 @@ class Chore:
 class Target:
     """A full-width model with the configuration of one trial.
 
-    A `variant` above 0 is one of the second search: `values` replace what did not transfer.
+    A `variant` above 0 is one of the second search: `values` replace what did not transfer. `beside` are the
+    further devices of a data-parallel run, `note` says why there are so many. `pausing` is a run that was
+    asked to pause, `paused` a target that has and goes on before anything else begins; `widened` is the
+    attempt in which it was paused to get more devices, and `alone` forbids that.
     """
 
     trial: int
@@ -155,6 +158,17 @@ class Target:
     checkpoint: str | None = None
     reason: str | None = None
     spent: dict[str, float] = field(default_factory=dict)
+    beside: list[str] = field(default_factory=list)
+    note: str | None = None
+    pausing: bool = False
+    paused: bool = False
+    widened: int = 0
+    alone: bool = False
+
+    @property
+    def devices(self) -> list[str]:
+        """All devices of its present or last run, that of the first rank first."""
+        return [self.device, *self.beside] if self.device is not None else []
 
     @property
     def key(self) -> tuple[int, int]:
@@ -174,6 +188,8 @@ class Target:
             "reason": self.reason,
             "model": self.model,
             "device": self.device,
+            "beside": list(self.beside),
+            "note": self.note,
             "start_s": self.start_s,
             "end_s": self.end_s,
         }

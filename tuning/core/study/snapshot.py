@@ -41,6 +41,8 @@ def take_snapshot(state: StudyState) -> dict[str, Any]:
         "profiles": [profile.to_json() for profile in state.profiles.values()],
         "profiling": {run: [device, list(shapes)] for run, (device, shapes) in state.profiling.items()},
         "target_step_s": dict(state.target_step_s),
+        "target_half_s": dict(state.target_half_s),
+        "target_bytes": dict(state.target_bytes),
         "chores": [chore.to_json() for chore in state.chores.values()],
         "transfer": state.transfer,
         "transfer_wanted": state.transfer_wanted,
@@ -87,7 +89,9 @@ def _load(snapshot: dict[str, Any], spec: StudySpec | None) -> StudyState:
         run: (device, tuple(shapes)) for run, (device, shapes) in snapshot["profiling"].items()
     }
     state.target_step_s = dict(snapshot["target_step_s"])
-    # snapshots of the first release have neither a transfer report nor lent devices nor compiled steps
+    # the first releases had no transfer report, lent devices, cost of wider targets, or compiled steps
+    state.target_half_s = dict(snapshot.get("target_half_s", {}))
+    state.target_bytes = dict(snapshot.get("target_bytes", {}))
     state.chores = {row["run"]: Chore(**row) for row in snapshot.get("chores", ())}
     state.transfer = snapshot.get("transfer")
     state.transfer_wanted = snapshot.get("transfer_wanted", False)

@@ -28,6 +28,8 @@ class StudyState:
     profiles: dict[str, ShapeProfile] = field(default_factory=dict)
     profiling: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)  # run -> device, shapes
     target_step_s: dict[str, float] = field(default_factory=dict)
+    target_half_s: dict[str, float] = field(default_factory=dict)  # the same on half a batch
+    target_bytes: dict[str, int] = field(default_factory=dict)  # of the gradients
     chores: dict[str, Chore] = field(default_factory=dict)
     transfer: dict[str, Any] | None = None  # the last transfer report
     transfer_wanted: bool = False
@@ -179,7 +181,7 @@ class StudyState:
     def busy_devices(self) -> set[str]:
         """Return the devices that run something of this study."""
         busy = {container.device for container in self.active_containers()}
-        busy |= {str(target.device) for target in self.running_targets()}
+        busy |= {device for target in self.running_targets() for device in target.devices}
         busy |= set(self.checks().values())
         return busy | {device for device, _ in self.profiling.values()}
 

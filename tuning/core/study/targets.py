@@ -7,6 +7,7 @@ from tuning.core.study.placing import waiting_packs
 from tuning.core.study.records import Target
 from tuning.core.study.second_search import want_variants
 from tuning.core.study.state import StudyState
+from tuning.core.study.widening import take_beside
 from tuning.core.transfer import eager_target, superseded
 
 SAFETY = 1.25  # predicted seconds of a target are stretched by this before a deadline
@@ -97,7 +98,22 @@ def _start_waiting(state: StudyState, free: list[str], now_s: float) -> list[Act
         return []
     order = {trial: index for index, trial in enumerate(state.best_order())}
     waiting.sort(key=lambda target: order.get(target.trial, len(order)))
-    return [_start(state, target, take_own(free), now_s) for target in waiting[: len(free)]]
+    return _start_each(state, waiting[: len(free)], free, 0, now_s)
+
+
+def resume_targets(state: StudyState, free: list[str], now_s: float) -> list[Action]:
+    """Let targets that have paused go on, before what they made room for takes all devices."""
+    waiting = [target for target in state.all_targets() if target.state == "waiting"]
+    paused = [target for target in waiting if target.paused]
+    return _start_each(state, paused[: len(free)], free, len(waiting) - len(paused), now_s)
+
+
+def _start_each(
+    state: StudyState, targets: list[Target], free: list[str], others: int, now_s: float
+) -> list[Action]:
+    """Start every one of these targets; `others` wait for a device, too."""
+    after = range(len(targets) + others - 1, others - 1, -1)
+    return [_start(state, target, free, left, now_s) for target, left in zip(targets, after, strict=True)]
 
 
 def _eager(state: StudyState) -> None:
@@ -119,10 +135,14 @@ def _want(state: StudyState, trial: int) -> None:
         target.state, target.reason, target.end_s = "waiting", None, None
 
 
-def _start(state: StudyState, target: Target, device: str, now_s: float) -> StartTarget:
+def _start(state: StudyState, target: Target, free: list[str], needed: int, now_s: float) -> StartTarget:
+    """Start a target on a device of `free`, of which `needed` more are for others."""
     trial = state.trials[target.trial]
+    device = take_own(free)
+    target.beside = take_beside(state, target, device, free, needed)
     target.run, target.device, target.state = state.new_run("t"), device, "running"
     target.attempts += 1
+    target.paused, target.end_s = False, None
     if target.started_fraction is None:
         target.started_fraction = state.finished_fraction()
         target.start_s = now_s
@@ -135,6 +155,7 @@ def _start(state: StudyState, target: Target, device: str, now_s: float) -> Star
         state.target_epochs,
         target.checkpoint,
         target.variant,
+        tuple(target.beside),
     )
 
 

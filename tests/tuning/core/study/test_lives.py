@@ -45,7 +45,9 @@ SPACE = declared_space({"lr": loguniform(1e-4, 1.0), "batch_size": choice([32, 6
 
 
 def facts(**changes: Any) -> StudyFacts:
-    values = {"metric": "accuracy", "mode": "max", "epochs": 9, "space": SPACE, "samples": 640}
+    values = {
+        "metric": "accuracy", "mode": "max", "epochs": 9, "space": SPACE, "samples": 640, "undivided": None,
+    }  # fmt: skip
     return StudyFacts(**{**values, **changes})
 
 
@@ -66,6 +68,7 @@ class Simulation:
     log: list[Any] = field(default_factory=list)
     ended: dict[int, int] = field(default_factory=dict)
     finish: Finish | None = None
+    widest: int = 0
     now: float = 0.0
 
     def apply(self, event: Any) -> None:
@@ -112,13 +115,14 @@ class Simulation:
                 }
                 for shape, config in action.shapes.items()
             ]
-            self.apply(Profiled(action.run, self.now, tuple(shapes), 0.1))
+            costs = [dict.fromkeys(action.shapes, value) for value in (2.0, 1.1, 1000)]
+            self.apply(Profiled(action.run, self.now, tuple(shapes), 0.1, *costs))
         elif isinstance(action, StartContainer):
             assert len({member.trial for member in action.members}) == len(action.members)
             assert all((m.checkpoint is None) == (action.from_epoch == 0) for m in action.members)
             shapes = {self.study.state.facts.shape_of(m.config) for m in action.members}
             assert shapes == {action.shape}
-            assert action.device not in [r["device"] for r in self.running.values()]
+            assert not self.taken([action.device])
             members = {m.trial: m.config for m in action.members}
             self.running[action.run] = {
                 "device": action.device, "epoch": action.from_epoch, "trials": members, "order": action,
@@ -128,7 +132,12 @@ class Simulation:
             assert len({self.study.state.facts.shape_of(m.config) for m in action.members}) == 1
             self.running[action.run] = {"device": action.device, "check": action}
         elif isinstance(action, StartTarget):
-            self.running[action.run] = {"device": action.device, "target": action, "epoch": 0, "stop": False}
+            assert not self.taken(action.devices)
+            self.widest = max(self.widest, len(action.devices))
+            self.running[action.run] = {
+                "device": action.device, "target": action, "epoch": self.reached(action.checkpoint),
+                "stop": False, "pause": False, "beside": action.beside,
+            }  # fmt: skip
         elif isinstance(action, Proceed):
             run = self.running[action.run]
             assert run["waiting"]
@@ -139,6 +148,15 @@ class Simulation:
             self.settle(action.run)
         elif isinstance(action, StopRun) and action.run in self.running:
             self.running[action.run]["pause" if action.pause else "stop"] = True
+
+    def taken(self, devices: Any) -> set[str]:
+        """Those of the devices on which something runs."""
+        busy = {d for r in self.running.values() for d in (r["device"], *r.get("beside", ()))}
+        return busy & set(devices)
+
+    def reached(self, checkpoint: str | None) -> int:
+        """The epoch of a checkpoint of a target."""
+        return int(checkpoint.rpartition("-")[2].removesuffix(".pt")) if checkpoint else 0
 
     def settle(self, run: str) -> None:
         """End a container that has nobody left or was asked to pause."""
@@ -200,6 +218,10 @@ class Simulation:
         if state["epoch"] >= order.epochs:
             del self.running[run]
             self.apply(TargetEnded(run, self.now, "completed", value, "model.safetensors"))
+        elif state["pause"]:
+            del self.running[run]
+            self.apply(TargetCheckpointed(run, state["epoch"], f"{run}-{state['epoch']}.pt"))
+            self.apply(TargetEnded(run, self.now, "paused", value, "paused.safetensors"))
 
     def live(self, steps: int = 4000) -> None:
         for _ in range(steps):
@@ -212,8 +234,14 @@ class Simulation:
 OWN, MIXED, LENT = ("cpu:0", "cpu:1"), ("bubble:a", "cpu:1"), ("bubble:a", "bubble:b")
 
 
-def start(spec: dict[str, Any], seed: int, devices: tuple[str, ...] = OWN, **rates: float) -> Simulation:
-    study = Study(StudySpec.from_dict({"workload": "w", **spec}), facts())
+def start(
+    spec: dict[str, Any],
+    seed: int,
+    devices: tuple[str, ...] = OWN,
+    undivided: str | None = None,
+    **rates: float,
+) -> Simulation:
+    study = Study(StudySpec.from_dict({"workload": "w", **spec}), facts(undivided=undivided))
     simulation = Simulation(study, random.Random(seed), **rates)
     simulation.apply(DevicesChanged(devices))
     return simulation
@@ -341,3 +369,13 @@ def test_a_trial_that_kills_its_process_fails_alone() -> None:
         5: "completed",
     }
     assert life.study.trials[2].reason == "its process was lost 3 times, the last time: killed by signal 9"
+
+
+def test_targets_of_random_lives_take_further_devices_where_they_may() -> None:
+    spec = {"trials": 4, "scaling": 8, "top_k": 1, "eager": 1, "transfer_check": "off"}
+    widest = {}
+    for undivided in (None, "it has BatchNorm"):
+        life = start(spec, 1, ("cpu:0", "cpu:1", "cpu:2"), undivided)
+        life.live()
+        widest[undivided] = life.widest
+    assert widest == {None: 3, "it has BatchNorm": 1}

@@ -1,0 +1,1 @@
+"""Data-parallel targets: how ranks meet, agree and share the batches of one model."""
