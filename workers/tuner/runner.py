@@ -1,7 +1,6 @@
 """The runs of one study on Ray: one actor per device, kept warm from run to run."""
 
 import contextlib
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -34,8 +33,6 @@ from tuning.core.study.events import (
     TransferChecked,
 )
 from tuning.core.study.lent import is_lent
-from workers.actors import DeviceProcess
-from workers.bubble_process import BubbleProcess
 from workers.ray_cluster import connect, ray
 from workers.trainer.orders import (
     ContainerOrder,
@@ -46,7 +43,7 @@ from workers.trainer.orders import (
     TransferOrder,
     Verdict,
 )
-from workers.tuner.bubbles import board_of, rules_of
+from workers.tuner.actors import bubble_actor, device_actor, is_gpu, on_gpu
 
 log = structlog.get_logger(__name__)
 # How long a process may load torch and the workload's code: minutes, where many do so at once.
@@ -109,7 +106,7 @@ class RayRunner:
         if actor is not None:
             return _facts_from(actor, self.job.spec)
         connect()
-        actor = _new_actor(None)
+        actor = device_actor(None)
         try:
             return _facts_from(actor, self.job.spec)
         finally:
@@ -121,7 +118,7 @@ class RayRunner:
         try:
             connect()
             actors = [self._actor(label, devices.get(label)) for label in labels]
-            gpus = [_is_gpu(devices.get(label)) for label in labels]
+            gpus = [is_gpu(devices.get(label)) for label in labels]
             orders = self._orders(self._order(action, brain, now_s), actors, gpus)
             ray.get(
                 [actor.start.remote(order) for actor, order in zip(actors, orders, strict=True)],
@@ -140,7 +137,7 @@ class RayRunner:
 
     def _orders(self, order: Any, actors: list[Any], gpus: list[bool]) -> list[Any]:
         """Return the order of each actor; several of them get a place to meet at the first."""
-        orders = [_on_gpu(order) if gpu else order for gpu in gpus]
+        orders = [on_gpu(order) if gpu else order for gpu in gpus]
         if len(actors) == 1:
             return orders
         addresses = ray.get([actor.address.remote() for actor in actors], timeout=LOADING_SECONDS)
@@ -278,7 +275,7 @@ class RayRunner:
 
     def _actor(self, label: str, device: Device | None) -> Any:
         if label not in self.actors:
-            self.actors[label] = new_bubbles(label) if is_lent(label) else _new_actor(device)
+            self.actors[label] = bubble_actor(label) if is_lent(label) else device_actor(device)
         return self.actors[label]
 
     def _drop_actor(self, label: str) -> None:
@@ -350,44 +347,6 @@ def _setting(job: Job, brain: Brain) -> Setting:
         checkpoint_every=spec.checkpoint_every,
         threads=1,
     )
-
-
-def _is_gpu(device: Device | None) -> bool:
-    return device is not None and device.kind != "cpu"
-
-
-def _on_gpu(order: Any) -> Any:
-    """Return an order for the only GPU that an actor sees."""
-    return replace(order, setting=replace(order.setting, device="cuda"))
-
-
-def _new_actor(device: Device | None) -> Any:
-    gpu = _is_gpu(device)
-    environment = {"OMP_NUM_THREADS": "1"}
-    if search_path := os.environ.get("PYTHONPATH"):  # where the operator's own workloads are found
-        environment["PYTHONPATH"] = search_path
-    options: dict[str, Any] = {
-        "num_cpus": 1,
-        "num_gpus": 1 if gpu else 0,
-        "max_concurrency": 8,
-        "max_restarts": 0,
-        "runtime_env": {"env_vars": environment},
-    }
-    return ray.remote(DeviceProcess).options(**options).remote()
-
-
-def new_bubbles(label: str) -> Any:
-    """Make the actor that stands for the bubbles of a device; it needs no device of its own."""
-    environment = {"OMP_NUM_THREADS": "1"}
-    if search_path := os.environ.get("PYTHONPATH"):
-        environment["PYTHONPATH"] = search_path
-    options: dict[str, Any] = {
-        "num_cpus": 0,
-        "max_concurrency": 8,
-        "max_restarts": 0,
-        "runtime_env": {"env_vars": environment},
-    }
-    return ray.remote(BubbleProcess).options(**options).remote(board_of(label), rules_of(label))
 
 
 def _first_line(error: BaseException) -> str:

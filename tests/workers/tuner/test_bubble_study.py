@@ -55,7 +55,7 @@ def test_a_study_without_a_device_is_trained_in_bubbles(
     submit_study, tmp_path, monkeypatch, bubbles: str
 ) -> None:
     monkeypatch.setenv("FOREBAY_BUBBLES", str(tmp_path))
-    monkeypatch.setattr("workers.tuner.runner.new_bubbles", in_the_usual_class)
+    monkeypatch.setattr("workers.tuner.runner.bubble_actor", in_the_usual_class)
     if bubbles == "allowed":
         lent_out(Team.objects.get(), User.objects.get())
     job = submit_study(trials=3, epochs=2, scaling=8, top_k=1, eager=1.0, bubbles=bubbles)
