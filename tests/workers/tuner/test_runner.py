@@ -60,5 +60,5 @@ def test_a_profile_is_told_its_budget_and_that_full_models_are_to_be_measured(se
     settings.DATA_DIR = tmp_path
     facts = StudyFacts("accuracy", "max", 9, declared_space({"lr": loguniform(1e-4, 1.0)}))
     action = Profile("p0", "cpu:0", {"{}": {"lr": 0.1}}, {"{}": 4}, epochs=9, full_width=True)
-    order = RayRunner(Job(), SILENCE_S)._order(action, Study(StudySpec("w"), facts))
+    order = RayRunner(Job(), SILENCE_S)._order(action, Study(StudySpec("w"), facts), 0.0)
     assert (order.epochs, order.full_width) == (9, True)
