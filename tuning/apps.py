@@ -11,6 +11,9 @@ class TuningConfig(AppConfig):
         # Models are importable only now.
         from jobs.core.states import JobKind
         from jobs.services.kinds import register_kind
+        from telemetry.queries import register_job_snapshot
+        from tuning.queries.study_state import study_snapshot
         from tuning.services.studies import StudyHandler
 
         register_kind(JobKind.STUDY, StudyHandler())
+        register_job_snapshot(JobKind.STUDY, study_snapshot)
