@@ -6,6 +6,7 @@ go by, ("meeting", run, port) where the ranks of a target meet in answer to "mee
 where a rank lost the others, ("broken", run, reason) where an order could not be carried out at all.
 """
 
+import gc
 import signal
 import statistics
 import time
@@ -135,6 +136,8 @@ def serve(pipe: Connection, workload: Workload | None, threads: int | None) -> N
     """Carry out orders until the pipe closes. The whole process belongs to this function."""
     # an interrupt is the driver's business: it wants the models that are half trained
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # what a forked process inherits is the driver's: the connections and threads of its garbage are not here
+    gc.freeze()
     if threads:
         torch.set_num_threads(threads)
     meeting: Any = None  # lives as long as the target whose ranks meet there

@@ -1,5 +1,6 @@
 """However one rank ends, the others end with it, and the reason is the first one's."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -45,6 +46,28 @@ class BatchNormed(DigitsMlp):
 class Dropped(DigitsMlp):
     def model(self, config: Any) -> Any:
         return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10))
+
+
+class Parental:
+    """Garbage of the parent, whose end in a child is the child's."""
+
+    def __init__(self) -> None:
+        self.cycle, self.pid = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.pid:
+            os._exit(3)
+
+
+def test_ranks_leave_what_they_inherit_alone(tmp_path: Path, team: Any, order: Any) -> None:
+    crew = team(DigitsMlp(width=32))
+    gc.disable()
+    try:
+        Parental()
+        crew.begin(order(tmp_path, CONFIG))
+    finally:
+        gc.enable()
+    assert [crew.last(rank).state for rank in (0, 1)] == ["completed", "completed"]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
