@@ -65,8 +65,8 @@ def test_a_slow_rank_is_the_one_whose_chunks_got_longer_and_a_stalled_one_only_b
         (row,) = run.of("iteration", step=first, plan_rank=rank)
         return [chunk["throttled_seconds"] / chunk["seconds"] for chunk in row["chunks"]]
 
-    # a sleep never ends early, but on a busy machine it may end late
-    assert min(throttled(1)) > 0.7
+    # a sleep never ends early, but on a busy machine it may end late, and a rank be held up beside its chunk
+    assert statistics.median(throttled(1)) > 0.7
     assert statistics.median(throttled(0)) < 0.5
     run.fleet.inject(1, "stall")
     beats = len(run.of("heartbeat", plan_rank=1))
