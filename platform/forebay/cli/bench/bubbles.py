@@ -7,14 +7,15 @@ import click
 from forebay.cli.bench import report
 from forebay.cli.errors import BadInput
 
-SECONDS, QUICK_SECONDS = 20.0, 4.0
+# Many short turns: what drifts over minutes, a clock rate for one, is the same for a mode and its neighbours.
+SECONDS, QUICK_SECONDS = 5.0, 4.0
 LEAST_ROUNDS = 1
 
 
 @click.command(name="bubbles")
 @click.option("--seconds", type=click.FloatRange(min=1.0), help="Seconds of one mode in one round.")
 @click.option("--simulated-only", is_flag=True, help="Only the simulated settings: no quiet machine needed.")
-@report.options(rounds=6, quick_rounds=2)
+@report.options(rounds=24, quick_rounds=2)
 def command(as_json: bool, quick: bool, rounds: int, seconds: float | None, simulated_only: bool) -> None:
     """A two-stage pipeline trains while fused trials run on its cores, in seven ways, interleaved.
 
