@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import structlog
 from django.conf import settings
 
@@ -23,6 +24,7 @@ import ray  # noqa: E402
 
 log = structlog.get_logger(__name__)
 OBJECT_STORE_BYTES = 200_000_000
+LEAVE_S = 1.0
 _starting = threading.Lock()
 # Ray's local processes die with the thread that started them, so that thread must live as long as the worker.
 _keeper = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
@@ -50,7 +52,8 @@ def _init() -> None:
     log.info("ray.starting")
     folder = _short_directory()
     _forget_sessions(folder)  # what a killed worker left
-    atexit.register(_leave, folder)
+    family: list[psutil.Process] = []
+    atexit.register(_leave, folder, family)
     ray.init(
         namespace="forebay",
         include_dashboard=False,
@@ -60,6 +63,7 @@ def _init() -> None:
         _temp_dir=str(folder),
         _node_ip_address="127.0.0.1",
     )
+    family += _family(folder)
     log.info("ray.started")
 
 
@@ -83,14 +87,29 @@ def _forget_sessions(folder: Path) -> None:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _leave(folder: Path) -> None:
-    """Stop the local Ray with this process and leave nothing behind."""
+def _leave(folder: Path, family: list[psutil.Process]) -> None:
+    """Stop the local Ray with this process and leave nothing behind; `family` are its processes."""
     ray.shutdown()
+    # its agents want to tell Ray how Ray has ended, and would wait for an answer
+    _, left = psutil.wait_procs(family, timeout=LEAVE_S)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     with contextlib.suppress(OSError):  # another process has a session here, or has removed it all
         for session in folder.glob(f"session_*_{os.getpid()}"):
             shutil.rmtree(session, ignore_errors=True)
         _forget_sessions(folder)
         folder.rmdir()
+
+
+def _family(folder: Path) -> list[psutil.Process]:
+    """Return the processes of the local Ray that keeps its session in a folder."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if any(str(folder) in word for word in child.cmdline()):
+                found += [child, *child.children(recursive=True)]
+    return found
 
 
 def nodes() -> list[dict[str, Any]]:
