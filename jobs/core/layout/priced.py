@@ -22,9 +22,8 @@ MOST_LAYERS = 256
 SURE = 1e-7  # by how much, relatively, the need must exceed the supply
 PRECISION = 1e-3
 BENDS = (0.0, 0.18)  # how much less a group slower than that of half a node is worth
-STEEPER = (
-    1.035  # the first line, against one through nothing: a replica costs a little before it runs anything
-)
+# the first line, against one through nothing: a replica costs a little before it runs anything
+STEEPER = 1.035
 MOST_LINES = 4
 STEP_DOWN = 3e-3  # from the guess to what can be proven
 MOST_STEPS = 3

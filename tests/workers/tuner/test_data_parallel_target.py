@@ -48,20 +48,6 @@ class Killer(threading.Thread):
 
 
 @pytest.fixture
-def actors(monkeypatch) -> dict:
-    """The actors of the driver in this process, by device."""
-    seen = {}
-    real = RayRunner._actor
-
-    def noting(runner, label, device):
-        seen[label] = real(runner, label, device)
-        return seen[label]
-
-    monkeypatch.setattr(RayRunner, "_actor", noting)
-    return seen
-
-
-@pytest.fixture
 def heard(monkeypatch) -> list:
     """Everything that the driver in this process heard of its runs."""
     events = []

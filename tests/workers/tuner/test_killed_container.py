@@ -19,7 +19,6 @@ from workers.ray_cluster import ray
 from workers.trainer.container import run_container
 from workers.trainer.orders import ContainerOrder, Setting
 from workers.tuner.driver import drive_study
-from workers.tuner.runner import RayRunner
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -52,20 +51,6 @@ class Killer(threading.Thread):
                 os.kill(ray.get(actor.__ray_call__.remote(lambda self: os.getpid())), signal.SIGKILL)
         finally:
             connection.close()
-
-
-@pytest.fixture
-def actors(monkeypatch) -> dict:
-    """The actors of the driver in this process, by device."""
-    seen = {}
-    real = RayRunner._actor
-
-    def noting(runner, label, device):
-        seen[label] = real(runner, label, device)
-        return seen[label]
-
-    monkeypatch.setattr(RayRunner, "_actor", noting)
-    return seen
 
 
 def test_survivors_go_on_from_checkpoints_and_every_trial_ends_once(submit_study, actors, tmp_path):

@@ -105,6 +105,7 @@ def _store(seat: Seat) -> Any:
 
 
 def _gloo(seat: Seat, store: Any) -> Any:
+    # torch gives a group its address in no other way, short of the whole process's environment
     options = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=seat.address)]
     options._timeout = timedelta(seconds=FORM_S)

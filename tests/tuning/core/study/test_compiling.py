@@ -1,6 +1,7 @@
 """Which runs of a study may compile, and what the study keeps of their decisions."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,6 +68,7 @@ def test_compiling_is_auto_or_off_and_anything_else_is_one_clear_error() -> None
     ("devices", "changes", "action", "may"),
     [
         (("cpu:0", "cpu:1"), {}, target(), True),
+        (("cpu:0", "cpu:1"), {}, replace(target(), beside=("cpu:1",)), False),  # both would wait
         (("cpu:0",), {"scheduler": "asha"}, target(), True),
         (("cpu:0",), {"compile": "off"}, target(), False),
         (("cpu:0",), {}, target("bubble:7"), False),
