@@ -41,6 +41,13 @@ class Site(uvicorn.Server):
             time.sleep(0.02)
         assert self.started
 
+    def settle(self) -> None:
+        """Wait until nothing asked for is still being answered: it would meet the next test's tables."""
+        busy, deadline = self.server_state, time.monotonic() + 30
+        while (busy.tasks or busy.connections) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        assert not busy.tasks, f"still being answered: {busy.tasks}"
+
     def stop(self) -> None:
         self.should_exit = self.force_exit = True
         self.thread.join(10)
@@ -90,7 +97,7 @@ Opener = Callable[..., Page]
 
 
 @pytest.fixture
-def open_as(server: Site, browser: Browser, faults: Faults) -> Iterator[Opener]:
+def open_as(server: Site, browser: Browser, faults: Faults, transactional_db: None) -> Iterator[Opener]:
     """Open an address as a person, in a browser profile of its own."""
     contexts: list[BrowserContext] = []
 
@@ -109,3 +116,4 @@ def open_as(server: Site, browser: Browser, faults: Faults) -> Iterator[Opener]:
     yield opened
     for context in contexts:
         context.close()
+    server.settle()

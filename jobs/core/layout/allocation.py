@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from math import inf
 
 
 def share(lines: Sequence[tuple[float, float]], microbatches: int) -> list[int]:
@@ -31,19 +33,18 @@ def share(lines: Sequence[tuple[float, float]], microbatches: int) -> list[int]:
 def level(lines: Sequence[tuple[float, float]], microbatches: int) -> float:
     """When all replicas would finish together if micro-batches could be divided; at least one each."""
     ordered = sorted(lines)
-    count, pace = float(microbatches), 0.0
-    time = ordered[-1][0]
-    # A replica whose first micro-batch alone takes longer runs only that.
-    for index, (first, each) in enumerate(ordered):
+    last = ordered[-1][0]
+    # Water filled in from the lowest: beyond its first micro-batch each replica takes 1 / each in a second.
+    spare, pace = float(microbatches - len(ordered)), 0.0
+    for (first, each), (following, _) in pairwise([*ordered, (inf, 0.0)]):
         if each <= 0:
-            return time
-        count += first / each - 1
+            return last
         pace += 1 / each
-        others = len(ordered) - 1 - index
-        time = (count - others) / pace
-        if others == 0 or time <= ordered[index + 1][0]:
-            return max(time, ordered[-1][0])
-    return time
+        taken = pace * (following - first)
+        if taken >= spare:
+            return max(first + spare / pace, last)
+        spare -= taken
+    return last
 
 
 def _within(line: tuple[float, float], level: float) -> int:

@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jobs.core.layout.allocation import level, level_out, share
@@ -53,6 +53,8 @@ def test_huge_numbers_of_micro_batches_are_dealt_at_once():
 
 
 @given(lines, st.integers(0, 8))
+@example([(1e-12, 0.7), (0.0, 0.3)], 0)  # times far apart in size: nothing may be lost by cancellation
+@example([(1e-12, 0.05)], 0)
 def test_divided_micro_batches_end_together_and_no_later_than_whole_ones(lines, spare):
     total = len(lines) + spare
     time = level(lines, total)
