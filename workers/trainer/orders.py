@@ -88,13 +88,16 @@ class TargetOrder:
 
 @dataclass(frozen=True)
 class ProfileOrder:
-    """Measure shapes: for each an example configuration, and how many trials of it are waiting."""
+    """Measure shapes: for each an example configuration, and how many trials of it are waiting.
+
+    `epochs` is how many a trial is expected to train: probing takes a share of that at most.
+    """
 
     run: str
     setting: Setting
     shapes: Mapping[str, Mapping[str, Any]]
     trials: Mapping[str, int]
-    epochs: int = 1
+    epochs: float = 1
     full_width: bool = False
 
 

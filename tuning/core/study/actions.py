@@ -27,15 +27,15 @@ class Member:
 class Profile(Action):
     """Measure these shapes on a device.
 
-    For each shape a sample configuration and how many trials of it are waiting; `epochs` is the budget of a
-    trial. `full_width` asks for the step time of the full model, too.
+    For each shape a sample configuration and how many trials of it are waiting; `epochs` is how many a trial
+    is expected to train. `full_width` asks for the step time of the full model, too.
     """
 
     run: str
     device: str
     shapes: dict[str, dict[str, Any]]
     trials: dict[str, int]
-    epochs: int
+    epochs: float
     full_width: bool
 
 

@@ -41,7 +41,7 @@ def place_profiles(state: StudyState, free: list[str], now_s: float) -> list[Act
                 device,
                 {shape: examples[shape] for shape in shapes},
                 {shape: counts[shape] for shape in shapes},
-                epochs=state.epochs,
+                epochs=expected_epochs(state, 0),
                 full_width=state.transfers,
             )
         )
