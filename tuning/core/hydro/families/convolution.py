@@ -1,4 +1,4 @@
-"""Convolutions: the trials are groups. On a CPU they run in channels-last order, the fastest measured."""
+"""Convolutions: the trials are groups. On a CPU images run in channels-last order, the fastest measured."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from tuning.core.hydro.errors import FuseError
+from tuning.core.hydro.families.columns import convolve_by_columns, window_of
 from tuning.core.hydro.fused_graph import Fuser, Layout, Value, function_rule, module_rule
 
 _PLAIN = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -31,6 +32,9 @@ def grouped(
             one_channel = input.shape[1] == 1
             input = input.clone(memory_format=order) if one_channel else input.contiguous(memory_format=order)
     flat_bias = None if bias is None else bias.flatten()
+    window = window_of(input, kernels, options, groups) if function is F.conv1d else None
+    if window is not None:
+        return convolve_by_columns(input, kernels, flat_bias, window, groups)
     return function(input, kernels, flat_bias, **options, groups=groups)
 
 

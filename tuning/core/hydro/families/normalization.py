@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from tuning.core.hydro.errors import FuseError
+from tuning.core.hydro.families.samples_last import SamplesLastNorm, has_samples_last
 from tuning.core.hydro.fused_graph import Fuser, Layout, Value, function_rule, module_rule
 from tuning.core.hydro.layers import FunctionalBatchNorm
 
@@ -31,17 +32,12 @@ def batch_norm(
             "batch norm got one value per channel in training: a batch of one sample cannot be normalised, "
             "so drop the last batch or fold it into the one before"
         )
-    return torch.batch_norm(
-        input,
-        _flat(weight),
-        _flat(bias),
-        _flat(mean),
-        _flat(variance),
-        training,
-        momentum,
-        eps,
-        torch.backends.cudnn.enabled,
-    )
+    gain, shift, mean, variance = (_flat(tensor) for tensor in (weight, bias, mean, variance))
+    if has_samples_last(input):
+        normal: Tensor = SamplesLastNorm.apply(input, gain, shift, mean, variance, training, momentum, eps)
+        return normal
+    cudnn = torch.backends.cudnn.enabled
+    return torch.batch_norm(input, gain, shift, mean, variance, training, momentum, eps, cudnn)
 
 
 def count_batches(counter: Tensor) -> Tensor:
