@@ -18,6 +18,7 @@ from telemetry.routing import websocket_urlpatterns
 
 pytestmark = pytest.mark.django_db(transaction=True)
 append = database_sync_to_async(record)
+PATIENCE_S = 60  # for a crowded machine
 
 
 @pytest.fixture
@@ -45,26 +46,26 @@ def open_stream():
         }
         browser = ApplicationCommunicator(router, scope)
         await browser.send_input({"type": "websocket.connect"})
-        assert (await browser.receive_output(timeout=5))["type"] == "websocket.accept"
+        assert (await browser.receive_output(timeout=PATIENCE_S))["type"] == "websocket.accept"
         return browser
 
     open_.revoked = revoked
     return open_
 
 
-async def next_frame(browser, timeout=5):
-    message = await browser.receive_output(timeout=timeout)
+async def next_frame(browser):
+    message = await browser.receive_output(timeout=PATIENCE_S)
     assert message["type"] == "websocket.send"
     return json.loads(message["text"])
 
 
 async def hang_up(browser):
     await browser.send_input({"type": "websocket.disconnect", "code": 1000})
-    await browser.wait(timeout=2)
+    await browser.wait(timeout=PATIENCE_S)
 
 
 async def close_code(browser):
-    message = await browser.receive_output(timeout=8)
+    message = await browser.receive_output(timeout=PATIENCE_S)
     assert message["type"] == "websocket.close"
     return message["code"]
 
@@ -160,7 +161,7 @@ async def test_the_listener_finds_its_way_back_after_a_lost_connection(job, open
     assert (await next_frame(browser))["seq"] == 1
     await database_sync_to_async(end_listeners)()
     await append(job.stream, [Fact("x", {})])
-    assert (await next_frame(browser, timeout=10))["seq"] == 2
+    assert (await next_frame(browser))["seq"] == 2
     await hang_up(browser)
 
 

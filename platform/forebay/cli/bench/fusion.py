@@ -19,7 +19,7 @@ def command(device: str, trials: int | None, as_json: bool, quick: bool, rounds:
     """Fused training against one by one, torch.func.vmap and separate processes.
 
     Every case trains the same trials with SGD and momentum on random batches: an MLP of width 64 with four
-    layers, a convolutional and a transformer surrogate. Speed-ups are per trial.
+    layers, surrogates that convolve images and signals, and a transformer surrogate. Speed-ups are per trial.
     """
     from forebay.cli.bench.fusion_cases import cases, contenders
 

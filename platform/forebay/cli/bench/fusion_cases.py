@@ -52,6 +52,7 @@ def cases(quick: bool, device: str = "cpu", trials: int | None = None) -> list[C
         Case("mlp-64 batch 32", "mlp", trials or 32, 32, 25 * scale, device),
         Case("mlp-64 batch 64", "mlp", trials or 32, 64, 25 * scale, device),
         Case("cnn", "cnn", trials or 16, 64, 5 * scale, device),
+        Case("signal", "signal", trials or 16, 64, 5 * scale, device),
         Case("transformer", "transformer", trials or 16, 16, 5 * scale, device),
     ]
 
@@ -86,6 +87,16 @@ class Cnn(nn.Module):
         return self.head(value.mean((2, 3)))
 
 
+class Signal(nn.Sequential):
+    """Three strided convolutions of width 8 over 40 points: the surrogate of mnist1d-conv at S = 8."""
+
+    def __init__(self, width: int = 8) -> None:
+        layers: list[nn.Module] = []
+        for inputs in (1, width, width):
+            layers += [nn.Conv1d(inputs, width, 5, 2, padding=2), nn.BatchNorm1d(width), nn.ReLU()]
+        super().__init__(*layers, nn.Flatten(), nn.Linear(width * 5, 10))
+
+
 class Transformer(nn.Module):
     """Two encoder layers of width 16 over 32 characters: a surrogate at S = 16 of one of width 256."""
 
@@ -107,7 +118,13 @@ class Transformer(nn.Module):
         return self.head(self.norm(value))
 
 
-_MODELS: dict[str, Callable[[], nn.Module]] = {"mlp": Mlp, "cnn": Cnn, "transformer": Transformer}
+_MODELS: dict[str, Callable[[], nn.Module]] = {
+    "mlp": Mlp,
+    "cnn": Cnn,
+    "signal": Signal,
+    "transformer": Transformer,
+}
+_SHAPES = {"mlp": (64,), "cnn": (1, 8, 8), "signal": (1, 40)}  # of one sample
 
 
 def loss_of(output: Tensor, target: Tensor) -> Tensor:
@@ -123,10 +140,9 @@ def batch_of(case: Case) -> tuple[Tensor, Tensor]:
     if case.kind == "transformer":
         tokens = torch.randint(0, 96, (case.batch, 33), generator=generator)
         return tokens[:, :-1].contiguous().to(case.device), tokens[:, 1:].contiguous().to(case.device)
-    shape = (case.batch, 64) if case.kind == "mlp" else (case.batch, 1, 8, 8)
-    images = torch.randn(shape, generator=generator)
+    inputs = torch.randn((case.batch, *_SHAPES[case.kind]), generator=generator)
     labels = torch.randint(0, 10, (case.batch,), generator=generator)
-    return images.to(case.device), labels.to(case.device)
+    return inputs.to(case.device), labels.to(case.device)
 
 
 def rates(count: int) -> list[float]:

@@ -6,7 +6,7 @@ import torch
 from forebay.cli.bench import fusion_cases
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn", "transformer"])
+@pytest.mark.parametrize("kind", ["mlp", "cnn", "signal", "transformer"])
 def test_fused_vmap_and_one_by_one_train_the_same_trials(kind):
     case = fusion_cases.Case(kind, kind, trials=2, batch=4, steps=2)
     threads = torch.get_num_threads()
