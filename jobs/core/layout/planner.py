@@ -19,6 +19,7 @@ from jobs.core.layout.feasibility import check_feasible, no_room
 from jobs.core.layout.fixed import FixedOrder
 from jobs.core.layout.grouping import TooLarge
 from jobs.core.layout.instance import Instance, Layout
+from jobs.core.layout.joint import JointSearch
 from jobs.core.layout.pipelines import OutOfTime
 from jobs.core.layout.reading import check_layout
 from jobs.core.layout.realise import realise
@@ -29,6 +30,7 @@ SAME = 1e-9  # relative difference below which two times are equal
 ROUNDING = 1e-11
 SEARCH_PART = 0.75  # of the time limit; the rest is for the bound and for writing the plan down
 DRAFT_PART = 0.4
+JOINT_PART = 0.65
 BOUND_PART = 0.9
 LEAST_SEARCH_S = 10.0
 STARTS = 4  # plans from which the search climbs
@@ -75,6 +77,7 @@ class _Planner:
         self.clock = clock
         self.started = clock()
         self.search_ends = self.started + SEARCH_PART * instance.time_limit_s
+        self.joint_ends = self.started + JOINT_PART * instance.time_limit_s
         # Without any plan yet a short time limit is stretched.
         self.gives_up = self.started + max(instance.time_limit_s, LEAST_SEARCH_S)
         self.work = Work(instance)
@@ -109,6 +112,7 @@ class _Planner:
         if self.best is None:
             raise no_room(self.instance, proven)
         if not proven:
+            self._choose_jointly()
             self._climb()
         if self.instance.current is not None:
             others.append(rerouting(self.instance, self.instance.current))
@@ -130,6 +134,17 @@ class _Planner:
             first_plan_s=self.first_plan_s,
             planning_s=self.clock() - self.started,
         )
+
+    def _choose_jointly(self) -> None:
+        """Choose whole replicas together, by linear and integer programs."""
+        assert self.best is not None
+        replicas = self.instance.replicas or len(self.best.layout.replicas)
+        try:
+            search = JointSearch(self.anytime, replicas, lambda: self.joint_ends - self.clock())
+        except TooLarge:
+            return
+        for candidate in search.improve(self.best.time):
+            self._report(candidate)
 
     def _climb(self) -> None:
         """Climb from the best plans of different kinds, by either estimate, and from what that finds."""
