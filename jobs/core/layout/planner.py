@@ -30,7 +30,7 @@ SAME = 1e-9  # relative difference below which two times are equal
 ROUNDING = 1e-11
 SEARCH_PART = 0.75  # of the time limit; the rest is for the bound and for writing the plan down
 DRAFT_PART = 0.4
-JOINT_PART = 0.65
+CLIMB_PART = 0.35
 BOUND_PART = 0.9
 LEAST_SEARCH_S = 10.0
 STARTS = 4  # plans from which the search climbs
@@ -77,7 +77,6 @@ class _Planner:
         self.clock = clock
         self.started = clock()
         self.search_ends = self.started + SEARCH_PART * instance.time_limit_s
-        self.joint_ends = self.started + JOINT_PART * instance.time_limit_s
         # Without any plan yet a short time limit is stretched.
         self.gives_up = self.started + max(instance.time_limit_s, LEAST_SEARCH_S)
         self.work = Work(instance)
@@ -112,8 +111,7 @@ class _Planner:
         if self.best is None:
             raise no_room(self.instance, proven)
         if not proven:
-            self._choose_jointly()
-            self._climb()
+            self._improve()
         if self.instance.current is not None:
             others.append(rerouting(self.instance, self.instance.current))
         layout, time = self._gentlest(others, keepable, current_time)
@@ -135,16 +133,22 @@ class _Planner:
             planning_s=self.clock() - self.started,
         )
 
-    def _choose_jointly(self) -> None:
-        """Choose whole replicas together, by linear and integer programs."""
+    def _improve(self) -> None:
+        """Climb for a while, choose whole replicas together, and climb from what that finds."""
         assert self.best is not None
         replicas = self.instance.replicas or len(self.best.layout.replicas)
+        whole = self.search_ends
         try:
-            search = JointSearch(self.anytime, replicas, lambda: self.joint_ends - self.clock())
+            search = JointSearch(self.anytime, replicas, lambda: whole - self.clock())
         except TooLarge:
+            self._climb()
             return
+        self.search_ends = self.started + CLIMB_PART * self.instance.time_limit_s
+        self._climb()
+        self.search_ends = whole
         for candidate in search.improve(self.best.time):
             self._report(candidate)
+        self._climb()
 
     def _climb(self) -> None:
         """Climb from the best plans of different kinds, by either estimate, and from what that finds."""
