@@ -19,6 +19,7 @@ from jobs.core.layout.feasibility import check_feasible, no_room
 from jobs.core.layout.fixed import FixedOrder
 from jobs.core.layout.grouping import TooLarge
 from jobs.core.layout.instance import Instance, Layout
+from jobs.core.layout.joint import JointSearch
 from jobs.core.layout.pipelines import OutOfTime
 from jobs.core.layout.reading import check_layout
 from jobs.core.layout.realise import realise
@@ -29,6 +30,7 @@ SAME = 1e-9  # relative difference below which two times are equal
 ROUNDING = 1e-11
 SEARCH_PART = 0.75  # of the time limit; the rest is for the bound and for writing the plan down
 DRAFT_PART = 0.4
+CLIMB_PART = 0.35
 BOUND_PART = 0.9
 LEAST_SEARCH_S = 10.0
 STARTS = 4  # plans from which the search climbs
@@ -109,7 +111,7 @@ class _Planner:
         if self.best is None:
             raise no_room(self.instance, proven)
         if not proven:
-            self._climb()
+            self._improve()
         if self.instance.current is not None:
             others.append(rerouting(self.instance, self.instance.current))
         layout, time = self._gentlest(others, keepable, current_time)
@@ -130,6 +132,23 @@ class _Planner:
             first_plan_s=self.first_plan_s,
             planning_s=self.clock() - self.started,
         )
+
+    def _improve(self) -> None:
+        """Climb for a while, choose whole replicas together, and climb from what that finds."""
+        assert self.best is not None
+        replicas = self.instance.replicas or len(self.best.layout.replicas)
+        whole = self.search_ends
+        try:
+            search = JointSearch(self.anytime, replicas, lambda: whole - self.clock())
+        except TooLarge:
+            self._climb()
+            return
+        self.search_ends = self.started + CLIMB_PART * self.instance.time_limit_s
+        self._climb()
+        self.search_ends = whole
+        for candidate in search.improve(self.best.time):
+            self._report(candidate)
+        self._climb()
 
     def _climb(self) -> None:
         """Climb from the best plans of different kinds, by either estimate, and from what that finds."""

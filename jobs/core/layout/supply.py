@@ -25,7 +25,9 @@ class Supply:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.kinds, self.numbers = _kinds(work)
+        self.nodes = _alike(work)
+        self.kinds = [nodes[0] for nodes in self.nodes]
+        self.numbers = [len(nodes) for nodes in self.nodes]
         groups = [
             [
                 (start, start + size, work.group_type(node.devices[start : start + size]))
@@ -41,12 +43,12 @@ class Supply:
         ]
         self.rates = np.array([kind.rate for kind in self.types])
         self.capacities = np.array([kind.capacity for kind in self.types])
-        # at_least[g, h]: type h is as good as type g in both respects.
-        self._at_least = (self.rates >= self.rates[:, None]) & (self.capacities >= self.capacities[:, None])
+        # [g, h]: type h is as good as type g in both respects.
+        self.at_least = (self.rates >= self.rates[:, None]) & (self.capacities >= self.capacities[:, None])
 
     def consistent(self, prices: Floats) -> Floats:
         """The prices with none above that of a better type: nobody would pay it."""
-        return np.asarray(np.where(self._at_least, prices[None, :], np.inf).min(axis=1))
+        return np.asarray(np.where(self.at_least, prices[None, :], np.inf).min(axis=1))
 
     def natural(self, bend: float = 0.0) -> Floats:
         """Devices that a group of a type is worth: those of a healthy group of that rate.
@@ -74,7 +76,7 @@ class Supply:
                 for kind in range(len(self.kinds))
                 if (most := self._best_with(kind, prices, int(number))) is not None
             ]
-            better = self._at_least[number].copy()
+            better = self.at_least[number].copy()
             better[number] = False
             ceiling = float(prices[better].min()) if better.any() else np.inf
             prices[number] = max(float(prices[number]), min(float(prices[number]) + min(spare), ceiling))
@@ -134,8 +136,8 @@ class Supply:
         return best[devices], counts
 
 
-def _kinds(work: Work) -> tuple[list[NodeClasses], list[int]]:
-    """One node of each kind, and how many there are."""
+def _alike(work: Work) -> list[list[NodeClasses]]:
+    """The nodes by kind."""
     found: dict[tuple[tuple[float, float], ...], list[NodeClasses]] = {}
     total = float(work.instance.memory_sums[-1])
     for node in nodes_of(work.instance):
@@ -143,7 +145,7 @@ def _kinds(work: Work) -> tuple[list[NodeClasses], list[int]]:
         if any(a < b for a, b in zip(memories, memories[1:], strict=False)):
             raise TooLarge
         found.setdefault(tuple((device.speed, device.memory) for device in node.devices), []).append(node)
-    return [nodes[0] for nodes in found.values()], [len(nodes) for nodes in found.values()]
+    return list(found.values())
 
 
 def _runs(node: NodeClasses, sizes: Sequence[int]) -> list[tuple[int, int]]:

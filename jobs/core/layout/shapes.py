@@ -1,0 +1,234 @@
+"""Whole replicas worth having at given prices of groups: dynamic programming from the last stage.
+
+A replica that runs m micro-batches in T has a time S through all its stages. For a given S every stage may
+take so long and no longer (the two rules of `cheapest`, here with the true time behind a stage), and the way
+through is kept short by a price on time. Every S, m and price on time makes one proposal; what a proposal
+really runs in T is simulated, so nothing depends on how good the rules are.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.core.layout.supply import Supply
+from jobs.core.pipeline.makespan import one_f_one_b_makespan
+
+Shape = tuple[tuple[int, int], ...]  # (number of the group type, layers) of each stage, in order
+
+THROUGH = (1.0, 1.03, 1.07, 1.13, 1.21, 1.33, 1.6)  # S, in the least there is
+DEARNESS = (0.3, 1.0)  # price on time, in micro-batches a replica runs in it
+NEAR = 0.25  # around the mean replica many numbers of micro-batches are tried
+NEARBY = 16
+FAR = (0.15, 0.3, 0.5, 1.45)  # in the mean replica's, beyond that
+LONGER = 1.08  # how much longer than its S a replica may really take
+DEEPEST = 24  # stages
+AT_ONCE = 128
+MOST_PROPOSED = 600
+CLOSE = 1 + 1e-9
+
+Floats = NDArray[np.float64]
+
+
+class Shapes:
+    """Proposes replicas and says how many micro-batches each of them runs within a time."""
+
+    def __init__(self, supply: Supply, share: float) -> None:
+        """`share` are the micro-batches of the mean replica."""
+        work = supply.work
+        self.supply, self.share = supply, share
+        self.layers, self.transfer_s, self.part = work.layers, work.transfer_s, work.least_backward_part
+        self.forward_s, self.backward_s = float(work.forward[1]), float(work.backward[1])
+        self.layer_s = work.total / work.layers
+        self.slowness = (self.layer_s / supply.rates).tolist()
+        self._times: dict[tuple[Shape, int], float] = {}
+
+    def at_most(self, shape: Shape, time: float) -> int:
+        """Micro-batches that no replica of that shape exceeds within a time, without simulation."""
+        slowness, transfer_s = self.slowness, 2 * self.transfer_s
+        stages = [layers * slowness[number] for number, layers in shape]
+        spare = time * CLOSE - sum(stages) - transfer_s * (len(stages) - 1)
+        behind, again = 0.0, np.inf
+        for after, stage_s in enumerate(reversed(stages)):
+            # The rules of `cheapest` solved for m - 1, each where it applies.
+            first = spare / stage_s + after * (1 - self.part)
+            if first < after:
+                first = spare / (stage_s * max(self.part, 1e-9))
+            second = (spare - behind) / stage_s + after
+            again = min(again, first, max(second, float(after)))
+            behind += stage_s + transfer_s
+        return max(0, int(again * CLOSE) + 1) if spare >= 0 else 0
+
+    def most(self, shape: Shape, time: float) -> int:
+        """Micro-batches that a replica runs within a time."""
+        busiest = max(layers * self.slowness[number] for number, layers in shape)
+        count = self.at_most(shape, time)
+        while count > 0:
+            taken = self.time(shape, count)
+            if taken <= time * CLOSE:
+                return count
+            # One micro-batch less saves at most the busiest stage's time.
+            count -= max(1, int((taken - time) / busiest))
+        return 0
+
+    def time(self, shape: Shape, microbatches: int) -> float:
+        """Exact makespan."""
+        key = (shape, microbatches)
+        if key not in self._times:
+            stages = [(layers / float(self.supply.rates[number])) for number, layers in shape]
+            self._times[key] = one_f_one_b_makespan(
+                [self.forward_s * size for size in stages],
+                [self.backward_s * size for size in stages],
+                microbatches,
+                self.transfer_s,
+            )
+        return self._times[key]
+
+    def proposals(
+        self, prices: Floats, time: float, replica: float, spare: float, known: Collection[Shape]
+    ) -> list[Shape]:
+        """Replicas cheap for what they run, none of them known; prices are in micro-batches.
+
+        One that runs m costs at most m - `replica` + `spare`.
+        """
+        least = self.layers * min(self.slowness)
+        counts = self._counts()
+        rows = [
+            (count, least * factor, dear * self.share / time)
+            for factor, count, dear in product(THROUGH, counts, DEARNESS)
+            if least * factor < time
+        ]
+        found: dict[Shape, None] = {}
+        for begin in range(0, len(rows), AT_ONCE):
+            microbatches, through, dearness = np.array(rows[begin : begin + AT_ONCE], dtype=float).T
+            budget = microbatches - replica + spare + dearness * through * LONGER
+            cells = _Cells(self, prices, time, microbatches, through, dearness, budget)
+            found.update(dict.fromkeys(map(self._ordered, cells.solved())))
+        worth = prices.tolist()
+        scored = [
+            (self.at_most(shape, time) - sum(worth[number] for number, _ in shape), shape)
+            for shape in found
+            if shape not in known
+        ]
+        scored.sort(key=lambda row: (-row[0], row[1]))
+        return [shape for _, shape in scored[:MOST_PROPOSED]]
+
+    def _counts(self) -> list[int]:
+        low, high = max(1, int(self.share * (1 - NEAR))), int(self.share * (1 + NEAR)) + 1
+        far = {max(1, round(self.share * factor)) for factor in FAR}
+        near = np.unique(np.linspace(low, high, min(high - low + 1, NEARBY)).round().astype(int))
+        return sorted(far | set(near.tolist()))
+
+    def _ordered(self, shape: Shape) -> Shape:
+        return tuple(sorted(shape, key=lambda stage: (-stage[1] * self.slowness[stage[0]], stage)))
+
+
+class _Cells:
+    """One proposal for every triple of micro-batches, time through all stages and price on time."""
+
+    def __init__(
+        self,
+        shapes: Shapes,
+        prices: Floats,
+        time: float,
+        microbatches: Floats,
+        through: Floats,
+        dear: Floats,
+        budget: Floats,
+    ) -> None:
+        self.shapes, self.again = shapes, microbatches - 1
+        self.spare = time - through
+        ways = _ways(shapes, prices, float(self._longest(shapes.layers).max()))
+        self.ways = [(number, layers) for number, layers, _, _ in ways]
+        self.stage_s = np.array([stage_s for _, _, _, stage_s in ways])
+        price = np.array([price for _, _, price, _ in ways])
+        self.weights = price + dear[:, None] * (self.stage_s + 2 * shapes.transfer_s)
+        left = np.arange(shapes.layers, -1, -1)
+        self.fastest_s = min(shapes.slowness)
+        # The longest way through what is placed, by layers placed.
+        self.latest = through[:, None] * LONGER - self.fastest_s * left
+        self._prune(budget)
+
+    def _prune(self, budget: Floats) -> None:
+        """Keep the ways that may be part of a replica within its budget, the others at the least weight."""
+        layers = np.array([layers for _, layers in self.ways])
+        least = (self.weights / layers).min(axis=1) if len(layers) else np.zeros(len(budget))
+        room = budget - least * self.shapes.layers
+        detour = self.stage_s - layers * self.fastest_s
+        useful = self.weights - least[:, None] * layers <= room[:, None]
+        useful &= detour <= self.latest[:, -1:] - self.fastest_s * self.shapes.layers
+        kept = np.flatnonzero(useful.any(axis=0))
+        self.ways = [self.ways[i] for i in kept]
+        self.before = self.shapes.layers - layers[kept]  # the most layers placed before each way
+        self.stage_s, self.weights = self.stage_s[kept], self.weights[:, kept]
+        # The most that may be spent so far, by layers placed.
+        self.most = budget[:, None] - least[:, None] * np.arange(self.shapes.layers, -1, -1)
+
+    def _longest(self, after: int) -> Floats:
+        """How long a stage with so many after it may take, by the first rule."""
+        part = self.shapes.part
+        left = self.again * part + np.maximum(self.again - after, 0) * (1 - part)
+        return np.divide(self.spare, left, out=np.full_like(left, np.inf), where=left > 0) * CLOSE
+
+    def solved(self) -> list[Shape]:
+        """The lightest replicas of every cell that has any: each that is the lightest so deep."""
+        layers, count = self.shapes.layers, len(self.again)
+        best = np.full((count, layers + 1), np.inf)
+        best[:, 0] = 0.0
+        behind = np.zeros_like(best)
+        found: list[tuple[int, int]] = []
+        taken: list[NDArray[np.int16]] = []
+        for after in range(min(DEEPEST, layers) if self.ways else 0):
+            best, behind, choice = self._longer(best, behind, after)
+            taken.append(choice)
+            found += [(int(cell), after) for cell in np.flatnonzero(np.isfinite(best[:, layers]))]
+            best[:, layers] = np.inf
+            if not np.isfinite(best).any():
+                break
+        return [self._traced(cell, end, taken) for cell, end in found]
+
+    def _longer(self, best: Floats, behind: Floats, after: int) -> tuple[Floats, Floats, NDArray[np.int16]]:
+        """One more stage in front: the least weight by layers, its time behind, and which way it was."""
+        cell, placed = np.nonzero(np.isfinite(best))
+        stage_s, between = self.stage_s, np.maximum(self.again - after, 0)[cell, None]
+        # Every state with every way that the cell's rules let follow it.
+        passed = behind[cell, placed][:, None]
+        allowed = (stage_s <= self._longest(after)[cell, None]) & (placed[:, None] <= self.before)
+        allowed &= (passed + between * stage_s <= self.spare[cell, None] * CLOSE) | (between < 1)
+        state, way = np.nonzero(allowed)
+        cell, ahead = cell[state], placed[state] + self.shapes.layers - self.before[way]
+        weight = best[cell, placed[state]] + self.weights[cell, way]
+        time = passed[state, 0] + stage_s[way] + 2 * self.shapes.transfer_s
+        kept = np.flatnonzero((weight <= self.most[cell, ahead]) & (time <= self.latest[cell, ahead]))
+        flat, weight = cell[kept] * best.shape[1] + ahead[kept], weight[kept]
+        order = np.lexsort((weight, flat))
+        _, first = np.unique(flat[order], return_index=True)
+        chosen = order[first]
+        longer, passing = np.full(best.size, np.inf), np.zeros(best.size)
+        choice = np.full(best.size, -1, dtype=np.int16)
+        at = flat[chosen]
+        longer[at], passing[at], choice[at] = weight[chosen], time[kept[chosen]], way[kept[chosen]]
+        return longer.reshape(best.shape), passing.reshape(best.shape), choice.reshape(best.shape)
+
+    def _traced(self, cell: int, end: int, taken: Sequence[NDArray[np.int16]]) -> Shape:
+        left, stages = self.shapes.layers, []
+        for after in range(end, -1, -1):
+            way = self.ways[taken[after][cell, left]]
+            stages.append(way)
+            left -= way[1]
+        return tuple(stages)
+
+
+def _ways(shapes: Shapes, prices: Floats, longest: float) -> list[tuple[int, int, float, float]]:
+    """Stages worth forming (type, layers, price, time): of two with as many layers one is cheaper."""
+    ways = []
+    for layers in range(1, shapes.layers + 1):
+        fit = np.flatnonzero(shapes.supply.capacities >= layers)
+        rows = sorted((float(prices[g]), layers * shapes.slowness[g], int(g)) for g in fit)
+        fastest = np.inf
+        for price, stage_s, number in rows:
+            if stage_s < fastest and stage_s <= longest:
+                fastest = stage_s
+                ways.append((number, layers, price, stage_s))
+    return ways
