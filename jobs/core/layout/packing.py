@@ -18,8 +18,8 @@ from jobs.core.layout.drafts import Group
 from jobs.core.layout.shapes import Shape
 from jobs.core.layout.supply import Supply
 
-NODE_LIMIT = 2_000
-MOST_SECONDS = 3.0  # of one integer program
+NODE_LIMIT = 2_000  # of one integer program: a limit on its seconds would make plans depend on the machine
+LEAST_SECONDS = 0.1
 WHOLE = 0.5
 
 Floats = NDArray[np.float64]
@@ -135,7 +135,7 @@ class Packing:
             ],
             integrality=np.ones(len(runs)),
             bounds=Bounds(0, np.inf),
-            options={"time_limit": min(max(seconds, 0.1), MOST_SECONDS), "node_limit": NODE_LIMIT},
+            options={"time_limit": max(seconds, LEAST_SECONDS), "node_limit": NODE_LIMIT},
         )
         if found.x is None:
             return None
