@@ -88,7 +88,7 @@ class Cnn(nn.Module):
 
 
 class Signal(nn.Sequential):
-    """Three strided convolutions of width 8 over 40 points: the surrogate of mnist1d-conv at S = 8."""
+    """Three strided convolutions of width 8 over 40 points, much like a surrogate of mnist1d-conv."""
 
     def __init__(self, width: int = 8) -> None:
         layers: list[nn.Module] = []
