@@ -71,7 +71,7 @@ class JointSearch:
     def _propose(self, time: float) -> Prices | None:
         """Add better replicas at the prices of those there are; the new prices, None if too few fit."""
         if self.pool:
-            known = self._prices(time)[0]
+            known = self._prices(time)
             if known is not None:
                 # Prices of few replicas are extreme ones; halfway there they mislead less.
                 self.groups = (self.groups + known.groups) / 2
@@ -79,19 +79,22 @@ class JointSearch:
         spare = BESIDE if self.pool else FIRST_SPARE * self.shapes.share
         new = self.shapes.proposals(self.groups, time, self.replica, spare, self.pool)
         self.pool.update(dict.fromkeys(new))
-        return self._prices(time)[0]
+        return self._prices(time)
 
-    def _prices(self, time: float) -> tuple[Prices | None, list[Shape], list[int]]:
+    def _running(self, time: float) -> tuple[list[Shape], list[int]]:
+        """The known replicas that run any micro-batch within a time, and how many."""
         rows = [(shape, self.shapes.most(shape, time)) for shape in self.pool]
-        shapes = [shape for shape, run in rows if run]
-        run = [run for _, run in rows if run]
-        return (self.packing.prices(shapes, run) if shapes else None), shapes, run
+        return [shape for shape, run in rows if run], [run for _, run in rows if run]
+
+    def _prices(self, time: float) -> Prices | None:
+        shapes, run = self._running(time)
+        return self.packing.prices(shapes, run) if shapes else None
 
     def _plan(self, time: float, prices: Prices) -> Candidate | None:
         wanted = self.work.microbatches
         if prices.value < wanted * (1 - SPARE):
             return None
-        _, shapes, run = self._prices(time)
+        shapes, run = self._running(time)
         spare = prices.value - wanted + SPARE * wanted
         dear = np.array([sum(float(prices.groups[number]) for number, _ in shape) for shape in shapes])
         kept = np.flatnonzero(dear + prices.replica - np.array(run) <= spare)

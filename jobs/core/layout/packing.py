@@ -20,7 +20,6 @@ from jobs.core.layout.supply import Supply
 
 NODE_LIMIT = 2_000  # of one integer program: a limit on its seconds would make plans depend on the machine
 LEAST_SECONDS = 0.1
-WHOLE = 0.5
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -48,7 +48,12 @@ def window_of(input: Tensor, kernels: Tensor, options: dict[str, Any], groups: i
     """The window of a convolution of ``(N, C, L)`` that is faster by columns, or None."""
     if input.dim() != 3 or input.device.type != "cpu" or not input.is_floating_point():
         return None
-    if isinstance(options["padding"], str):
+    # Mixed types are PyTorch's to convert, or to refuse.
+    if (
+        input.dtype != kernels.dtype
+        or torch.is_autocast_enabled("cpu")
+        or isinstance(options["padding"], str)
+    ):
         return None
     stride, padding, dilation = (_single(options[name]) for name in ("stride", "padding", "dilation"))
     outputs, inputs, size = kernels.shape

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from tuning.core.hydro.errors import FuseError
-from tuning.core.hydro.families.samples_last import SamplesLastNorm, has_samples_last
+from tuning.core.hydro.families.samples_last import SamplesLastNorm, takes_samples_last
 from tuning.core.hydro.fused_graph import Fuser, Layout, Value, function_rule, module_rule
 from tuning.core.hydro.layers import FunctionalBatchNorm
 
@@ -33,7 +33,7 @@ def batch_norm(
             "so drop the last batch or fold it into the one before"
         )
     gain, shift, mean, variance = (_flat(tensor) for tensor in (weight, bias, mean, variance))
-    if has_samples_last(input):
+    if takes_samples_last(input, gain, shift, mean, variance):
         normal: Tensor = SamplesLastNorm.apply(input, gain, shift, mean, variance, training, momentum, eps)
         return normal
     cudnn = torch.backends.cudnn.enabled

@@ -24,6 +24,12 @@ def has_samples_last(input: Tensor) -> bool:
     return input.dim() == 3 and not input.is_contiguous() and input.permute(1, 2, 0).is_contiguous()
 
 
+def takes_samples_last(input: Tensor, *tensors: Tensor | None) -> bool:
+    """Whether `SamplesLastNorm` is for these: on a CPU, and all of one type."""
+    alike = all(tensor is None or tensor.dtype == input.dtype for tensor in tensors)
+    return alike and input.device.type == "cpu" and has_samples_last(input)
+
+
 class SamplesLastNorm(torch.autograd.Function):
     """Batch norm of lines in this order: each channel lies in one piece, as of one sample of L * N positions.
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tuning.core.hydro.families.columns import Window, convolve_by_columns, window_of
+from tuning.core.hydro.families.normalization import batch_norm
 from tuning.core.hydro.families.samples_last import SamplesLastNorm, has_samples_last, samples_last_empty
 
 
@@ -101,3 +102,21 @@ def test_samples_last_is_told_from_other_orders():
     assert not has_samples_last(torch.zeros(3, 4, 5).transpose(1, 2))
     assert not has_samples_last(torch.zeros(1, 4, 5))  # one sample is first and last at once
     assert not has_samples_last(torch.zeros(3, 4))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_mixed_types_is_left_to_pytorch(training):
+    lines = torch.randn(4, 5, 6).bfloat16().permute(2, 0, 1)
+    gains, shifts, means, variances = (torch.full((2, 2), value) for value in (1.5, 0.5, 0.0, 1.0))
+    found = batch_norm(lines, means.clone(), variances.clone(), gains, shifts, training, 0.1, 1e-5)
+    tensors = (means.flatten(), variances.flatten(), gains.flatten(), shifts.flatten())
+    torch.testing.assert_close(found, F.batch_norm(lines.contiguous(), *tensors, training, 0.1, 1e-5))
+
+
+def test_convolutions_of_mixed_types_are_left_to_pytorch():
+    options = {"stride": 2, "padding": 0, "dilation": 1}
+    lines, kernels = torch.randn(4, 8, 20), torch.randn(8, 4, 3)
+    assert window_of(lines, kernels, options, 2) is not None
+    assert window_of(lines.bfloat16(), kernels, options, 2) is None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert window_of(lines, kernels, options, 2) is None
