@@ -159,3 +159,16 @@ def test_unlike_layers_are_not_for_this_search():
     layers = (*instance.layers[:-1], Layer(2.0, 2.0, 10.0))
     with pytest.raises(TooLarge):
         search_of(replace(instance, layers=layers))
+
+
+def test_one_more_replica_is_worth_its_price_and_no_more():
+    supply = Supply(Work(cluster({})))
+    fast = int(supply.rates.argmax())
+    shapes, run = [((fast, 10), (fast, 10))], [12]
+    two, three = (Packing(supply, replicas).prices(shapes, run) for replicas in (2, 3))
+    assert two is not None
+    assert three is not None
+    # Eight groups of eight for two or three replicas of two: groups are plenty, so a replica's price is all.
+    assert two.value == pytest.approx(24)
+    assert two.replica == pytest.approx(three.value - two.value)
+    assert two.groups == pytest.approx(np.zeros(len(supply.types)))
