@@ -17,7 +17,8 @@ from tuning.core.errors import WorkloadError
 from tuning.core.search import derive_seed
 from tuning.core.workload import Workload
 
-VALIDATION_BATCH = 1024
+VALIDATION_BATCHES = (64, 1024)  # samples at least and at most
+VALIDATION_BYTES = 1 << 18  # of inputs in a batch: what a model makes of them then stays near the caches
 
 
 class ReadConfig(dict[str, Any]):
@@ -67,6 +68,13 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.source) if self.inputs is None else len(self.inputs)
+
+    def batch_of_bytes(self, size: int, least: int, most: int) -> int:
+        """Return how many samples have inputs of so many bytes, within limits; all equal on every device."""
+        if self.inputs is None or not self.inputs.numel():
+            return most
+        each = self.inputs.nbytes // len(self.inputs)
+        return min(most, max(least, size // max(each, 1)))
 
     def shuffled(self, seed: int, epoch: int) -> "tuple[Samples, Tensor | None]":
         """Return the samples in the order of an epoch: moved, or, for a dataset, the order itself."""
@@ -149,8 +157,9 @@ class Data:
             yield inputs, targets, (high - low) / (end - start)
 
     def validation_batches(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the validation samples in their own order, in large batches."""
-        for start, end in batch_bounds(len(self.validation), VALIDATION_BATCH, fold_single=False):
+        """Yield the validation samples in their own order."""
+        size = self.validation.batch_of_bytes(VALIDATION_BYTES, *VALIDATION_BATCHES)
+        for start, end in batch_bounds(len(self.validation), size, fold_single=False):
             yield self.validation.take(start, end)
 
     def example_inputs(self) -> Any:

@@ -12,6 +12,7 @@ from torch import nn
 from tuning.core.study.actions import Member
 from workers.trainer.batches import has_batch_norm
 from workers.trainer.compiling.stepping import Compilable, LazyStep, make_step
+from workers.trainer.memory_order import prefer_channels_last
 from workers.trainer.orders import Parted, Stopped
 from workers.trainer.recipe import Recipe
 
@@ -206,6 +207,8 @@ class SoloEnsemble:
 def build_lone(recipe: Recipe, member: Member) -> Lone:
     """Build one trial on its own."""
     model = recipe.model(member.config, member.seed)
+    if recipe.device.type == "cpu" and recipe.scaling == 1:
+        prefer_channels_last(model)
     optimizer, scheduler = steppers(recipe, member.config, model)
     noise = torch.Generator(recipe.device).manual_seed(member.seed).get_state()
     return Lone(member, model, optimizer, scheduler, has_batch_norm(model), noise)

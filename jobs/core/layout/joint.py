@@ -30,7 +30,10 @@ BESIDE = 1.2  # micro-batches by which a proposal may be worse than those there 
 
 
 class JointSearch:
-    """Looks for layouts faster than a known one. Raises TooLarge where this way is not open."""
+    """Looks for layouts faster than a known one, which has so many replicas.
+
+    Raises TooLarge where this way is not open.
+    """
 
     def __init__(self, search: AnytimeSearch, replicas: int, seconds_left: Callable[[], float]) -> None:
         work = search.work
@@ -41,7 +44,7 @@ class JointSearch:
         if not 0 < len(self.supply.types) <= MOST_TYPES:
             raise TooLarge
         self.shapes = Shapes(self.supply, work.microbatches / replicas)
-        self.packing = Packing(self.supply, replicas)
+        self.packing = Packing(self.supply, work.instance.replicas)
         self.pool: dict[Shape, None] = {}
         natural = self.supply.natural()
         self.groups = natural * work.microbatches / self.supply.worth(natural)
@@ -107,13 +110,15 @@ class JointSearch:
         splits, keep_going = self.search.splits, self.search.keep_going
         groups = {number: list(reversed(rows)) for number, rows in packed.groups.items()}
         built = []
-        for column in packed.chosen:
+        counts = _trimmed([run[column] for column in packed.chosen], self.work.microbatches)
+        for column, count in zip(packed.chosen, counts, strict=True):
+            if not count:
+                continue
             pipe: list[Group] = [groups[number].pop() for number, _ in shapes[column]]
             kinds = tuple(group.kind for group in pipe)
             layers = tuple(layers for _, layers in shapes[column])
-            built.append((pipe, kinds, splits.climb(kinds, layers, run[column], keep_going)))
-        counts = _trimmed([run[column] for column in packed.chosen], self.work.microbatches)
-        return self.search.level(built, counts)
+            built.append((pipe, kinds, splits.climb(kinds, layers, count, keep_going)))
+        return self.search.level(built, [count for count in counts if count])
 
 
 def _trimmed(counts: list[int], microbatches: int) -> list[int]:

@@ -50,9 +50,9 @@ class _Run(NamedTuple):
 
 
 class Packing:
-    """The nodes of a cluster, and how many replicas they shall form."""
+    """The nodes of a cluster, and how many replicas they shall form; None: as many as pays."""
 
-    def __init__(self, supply: Supply, replicas: int) -> None:
+    def __init__(self, supply: Supply, replicas: int | None) -> None:
         self.supply = supply
         self.replicas = replicas
         self.runs = [
@@ -101,11 +101,14 @@ class Packing:
         rows, columns = np.array(used).T
         size = (len(self.supply.types), len(shapes))
         use = coo_array((np.ones(len(used)), (rows, columns)), shape=size)
-        count = np.concatenate([np.ones(len(shapes)), np.zeros(self.offer.shape[1])])[None]
         idle = csr_array((self.flow.shape[0], len(self.downs)))
-        flow = hstack([csr_array((self.flow.shape[0], len(shapes))), self.flow, idle])
-        equal = vstack([csr_array(count), flow]).tocsr()
-        return hstack([use, -self.offer]).tocsr(), equal, np.append(float(self.replicas), self.nodes)
+        equal = hstack([csr_array((self.flow.shape[0], len(shapes))), self.flow, idle]).tocsr()
+        there = self.nodes
+        if self.replicas is not None:
+            count = np.concatenate([np.ones(len(shapes)), np.zeros(self.offer.shape[1])])[None]
+            equal = vstack([equal, csr_array(count)]).tocsr()
+            there = np.append(there, float(self.replicas))
+        return hstack([use, -self.offer]).tocsr(), equal, there
 
     def prices(self, shapes: Sequence[Shape], run: Sequence[int]) -> Prices | None:
         """The linear program over replicas that run so many micro-batches each; None: too few groups."""
@@ -116,7 +119,8 @@ class Packing:
         if found.x is None:
             return None
         groups = self.supply.consistent(np.maximum(-found.ineqlin.marginals, 0.0))
-        return Prices(-float(found.fun), groups, -float(found.eqlin.marginals[0]))
+        replica = 0.0 if self.replicas is None else -float(found.eqlin.marginals[-1])
+        return Prices(-float(found.fun), groups, replica)
 
     def choose(
         self, shapes: Sequence[Shape], run: Sequence[int], wanted: int, seconds: float

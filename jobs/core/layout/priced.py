@@ -3,9 +3,10 @@
 Give every type of group a price of at least 0. If a layout took at most T, its replicas together would cost
 no more than all nodes can offer at these prices (`supply`). But a replica of m micro-batches costs at least
 N(m) (`cheapest`), and if N(m) >= base + slope m for all m (`needs`), then D replicas that run M micro-batches
-cost at least D base + slope M. Where that exceeds the supply, T is impossible. Any prices and any line prove
-something; the prices here are those of the devices that a healthy group of the same speed has, the smallest
-ones a little less. Layers, micro-batches, the sizes of groups and who is the slowest in each stay whole.
+cost at least D base + slope M. Where that exceeds the supply, T is impossible; with base = 0 for every D,
+which serves where the number of replicas is open. Any prices and any line prove something; the prices here
+are those of the devices that a healthy group of the same speed has, the smallest ones a little less. Layers, micro-batches, the sizes of groups and who is the
+slowest in each stay whole.
 """
 
 from collections.abc import Callable
@@ -29,19 +30,22 @@ STEP_DOWN = 3e-3  # from the guess to what can be proven
 MOST_STEPS = 3
 WORTHWHILE = 7e-3  # by how much other prices must promise more
 FEW = (0.88, 1.0, 1.12)  # shares of the mean replica by which times are guessed
+FEW_OPEN = (0.4, 0.55, 0.75, *FEW, 1.4, 2.0, 3.0)  # the same where the number of replicas is open
 
 
 class PricedBound:
-    """The bound of one instance of equal layers and a given number of replicas.
+    """The bound of one instance of equal layers.
 
-    Raises TooLarge where it cannot be found this way.
+    `replicas` are those of a known layout; where the instance leaves their number open, the bound holds for
+    any, and is tightest near that one. Raises TooLarge where it cannot be found this way.
     """
 
-    def __init__(self, work: Work, keep_going: Callable[[], bool] = lambda: True) -> None:
-        if work.instance.replicas is None or not work.uniform or work.total == 0 or work.layers > MOST_LAYERS:
+    def __init__(self, work: Work, replicas: int, keep_going: Callable[[], bool] = lambda: True) -> None:
+        if not work.uniform or work.total == 0 or work.layers > MOST_LAYERS:
             raise TooLarge
         self.work = work
-        self.replicas = work.instance.replicas
+        self.open = work.instance.replicas is None
+        self.replicas = work.instance.replicas or replicas
         self.keep_going = keep_going
         self.supply = Supply(work)
         if not self.supply.types:
@@ -84,9 +88,13 @@ class PricedBound:
         needs, mean = self._needs(time, prices)
         if needs is None:
             return True
-        slope = STEEPER * mean / self.share
-        few = np.unique(np.clip(np.round(np.array(FEW) * self.share), 1, self.work.microbatches))
+        shares = FEW_OPEN if self.open else FEW
+        few = np.unique(np.clip(np.round(np.array(shares) * self.share), 1, self.work.microbatches))
+        slope = self._first_slope(mean)
         return needs.cheaper(mean - slope * self.share, slope, (few, few)) is None
+
+    def _first_slope(self, mean: float) -> float:
+        return mean / self.share * (1 if self.open else STEEPER)
 
     def excluded(self, time: float, prices: Floats) -> bool:
         """Whether these prices prove that every layout takes longer than this."""
@@ -95,14 +103,14 @@ class PricedBound:
             return False
         if needs is None:
             return self.work.total / float(self.supply.rates.max()) > time * (1 + SURE)
-        slope, least, most = STEEPER * mean / self.share, 0.0, np.inf
+        slope, least, most = self._first_slope(mean), 0.0, np.inf
         for _ in range(MOST_LINES):
             # Every line through what there is for the mean replica would do.
             found = needs.cheaper(mean - slope * self.share, slope)
             if found is None:
                 return True
             count, cost = found
-            if abs(count - self.share) < 0.5 or not self.keep_going():
+            if self.open or abs(count - self.share) < 0.5 or not self.keep_going():
                 return False
             needed = (cost - mean) / (count - self.share)
             least, most = (max(least, needed), most) if count < self.share else (least, min(most, needed))

@@ -22,6 +22,7 @@ DEARNESS = (0.3, 1.0)  # price on time, in micro-batches a replica runs in it
 NEAR = 0.25  # around the mean replica many numbers of micro-batches are tried
 NEARBY = 16
 FAR = (0.15, 0.3, 0.5, 1.45)  # in the mean replica's, beyond that
+OPEN = (0.5, 2.0)  # the range in the mean replica's where the number of replicas is open
 LONGER = 1.08  # how much longer than its S a replica may really take
 DEEPEST = 24  # stages
 AT_ONCE = 128
@@ -35,9 +36,10 @@ class Shapes:
     """Proposes replicas and says how many micro-batches each of them runs within a time."""
 
     def __init__(self, supply: Supply, share: float) -> None:
-        """`share` are the micro-batches of the mean replica."""
+        """`share` are the micro-batches of the mean replica, about, where their number is open."""
         work = supply.work
         self.supply, self.share = supply, share
+        self.open = work.instance.replicas is None
         self.layers, self.transfer_s, self.part = work.layers, work.transfer_s, work.least_backward_part
         self.forward_s, self.backward_s = float(work.forward[1]), float(work.backward[1])
         self.layer_s = work.total / work.layers
@@ -115,7 +117,8 @@ class Shapes:
         return [shape for _, shape in scored[:MOST_PROPOSED]]
 
     def _counts(self) -> list[int]:
-        low, high = max(1, int(self.share * (1 - NEAR))), int(self.share * (1 + NEAR)) + 1
+        least, most = OPEN if self.open else (1 - NEAR, 1 + NEAR)
+        low, high = max(1, int(self.share * least)), int(self.share * most) + 1
         far = {max(1, round(self.share * factor)) for factor in FAR}
         near = np.unique(np.linspace(low, high, min(high - low + 1, NEARBY)).round().astype(int))
         return sorted(far | set(near.tolist()))

@@ -1,10 +1,11 @@
 """Data is made once for a workload, and never taken for another's."""
 
+import pytest
 import torch
 from torch import nn
 
 import forebay
-from workers.trainer.batches import load_data
+from workers.trainer.batches import Data, Samples, load_data
 from workers.trainer.recipe import Recipe
 
 
@@ -46,3 +47,20 @@ def test_a_workload_does_not_get_what_one_before_it_at_the_same_address_has_left
         recipe = Recipe(workload, data, torch.device("cpu"), 2, "mup", parametrized=True)
         assert recipe.template({"lr": 0.1}).module.get_parameter("0.weight").shape[1] == features
         del workload, data, recipe
+
+
+@pytest.mark.parametrize(
+    ("features", "samples", "sizes"),
+    [
+        (4, 1500, [1024, 476]),  # never more than this
+        (1024, 150, [64, 64, 22]),  # 256 KiB of inputs
+        (100_000, 150, [64, 64, 22]),  # never fewer than this
+        (256, 300, [256, 44]),
+        (0, 10, [10]),
+    ],
+)
+def test_validation_goes_in_batches_of_so_many_bytes(features: int, samples: int, sizes: list[int]) -> None:
+    split = Samples(None, torch.zeros(samples, features), torch.arange(samples), torch.device("cpu"))
+    batches = list(Data(split, split).validation_batches())
+    assert [len(targets) for _, targets in batches] == sizes
+    assert torch.equal(torch.cat([targets for _, targets in batches]), torch.arange(samples))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tuning.core.hydro.errors import FuseError
 from tuning.core.hydro.likeness import tie_names
 from tuning.core.hydro.memory_order import dropout_orders
-from tuning.core.hydro.nested import tensors_in
+from tuning.core.hydro.nested import map_tensors, tensors_in
 from tuning.core.hydro.program import Program, compile_program
 from tuning.core.hydro.random_streams import RandomStreams
 from tuning.core.hydro.tracing import trace
@@ -235,6 +235,21 @@ def joined(parts: Sequence[tuple[FusedModule, int]]) -> FusedModule:
             tensors[name] = torch.stack([held[id(source)][name].detach()[index] for source, index in parts])
     streams = RandomStreams.joined([(source.streams, index) for source, index in parts])
     return FusedModule(blueprint, tensors, streams).train(first.training)
+
+
+def in_double(fused: FusedModule) -> FusedModule:
+    """The same trials in double precision, traced anew, from copies of their tensors."""
+    blueprint = fused.blueprint
+    template = copy.deepcopy(blueprint.template).double()
+    inputs = map_tensors(_doubled, blueprint.example_inputs)
+    tensors = {name: _doubled(tensor.detach().clone()) for name, tensor in fused.tensors().items()}
+    streams = RandomStreams.joined([(fused.streams, index) for index in range(fused.trials)])
+    twin = FusedModule(Blueprint(template, inputs, blueprint.shared_names), tensors, streams)
+    return twin.train(fused.training)
+
+
+def _doubled(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def write_trial(fused: FusedModule, index: int, model: nn.Module) -> nn.Module:

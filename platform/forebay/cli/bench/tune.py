@@ -32,13 +32,17 @@ GRACE, REDUCTION = 3, 3
 
 @dataclass
 class Case:
-    """One workload under one scheduler, and what was measured of every contender."""
+    """One workload under one scheduler, and what was measured of every contender.
+
+    With a `sample`, the others train only so many of the trials.
+    """
 
     workload: str
     scheduler: str
     trials: int
     seed: int
     job: dict[str, Any]
+    sample: int | None = None
     metrics: dict[str, list[float | None]] = field(default_factory=dict)
     documents: list[dict[str, Any]] = field(default_factory=list)
 
@@ -64,6 +68,11 @@ class Case:
     "--against", "baselines", multiple=True, type=click.Choice(BASELINES), help="Both, if not given."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of configurations and training [0].")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=2),
+    help="The others train only so many of the trials; how long all take is estimated. Only with fifo.",
+)
 @report.options(rounds=3, quick_rounds=1)
 def command(
     workloads: tuple[str, ...],
@@ -71,6 +80,7 @@ def command(
     schedulers: tuple[str, ...],
     baselines: tuple[str, ...],
     seed: int,
+    sample: int | None,
     as_json: bool,
     quick: bool,
     rounds: int,
@@ -81,10 +91,13 @@ def command(
     """
     names = workloads or (WORKLOADS[:1] if quick else WORKLOADS)
     count = trials or (20 if quick else 100)
+    if sample is not None and (schedulers != ("fifo",) or sample >= count):
+        rule = "needs --scheduler fifo, under which all trials train as long, and fewer trials than the study"
+        raise click.BadParameter(rule, param_hint="--sample")
     results = []
     for name in names:
         for scheduler in schedulers or ("fifo", "asha"):
-            case = _case(name, scheduler, count, seed)
+            case = _case(name, scheduler, count, seed, sample)
             say(f"{case.name}: {count} trials, {case.job['epochs']} epochs")
             contenders: dict[str, Callable[[], float | None]] = {"forebay": _forebay(case)}
             contenders |= {base: _baseline(case, base) for base in baselines or BASELINES}
@@ -95,7 +108,7 @@ def command(
     report.show("tune", rounds, quick, as_json, {"results": results}, lines)
 
 
-def _case(workload: str, scheduler: str, trials: int, seed: int) -> Case:
+def _case(workload: str, scheduler: str, trials: int, seed: int, sample: int | None) -> Case:
     """Draw the configurations that every contender trains: those that Forebay's random search draws."""
     from tuning.core.search import make_searcher
     from tuning.core.workload import check_workload
@@ -113,7 +126,7 @@ def _case(workload: str, scheduler: str, trials: int, seed: int) -> Case:
         "mode": loaded.mode,
         "seed": seed,
     }
-    return Case(workload, scheduler, trials, seed, job)
+    return Case(workload, scheduler, trials, seed, job, sample)
 
 
 def _forebay(case: Case) -> Callable[[], float]:
@@ -135,14 +148,17 @@ def _forebay(case: Case) -> Callable[[], float]:
 
 
 def _baseline(case: Case, name: str) -> Callable[[], float]:
+    job = {**case.job, "configs": case.job["configs"][: case.sample]}
+
     def run() -> float:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "job.json"
-            path.write_text(json.dumps(case.job))
+            path.write_text(json.dumps(job))
             command = [sys.executable, "-m", "forebay.cli.bench.tune_baselines", name, str(path)]
             seconds, found = _timed(command)
-        case.metrics.setdefault(name, []).append(found["metric"])
-        return seconds
+        # The best of a sample says nothing about the best of all.
+        case.metrics.setdefault(name, []).append(None if case.sample else found["metric"])
+        return seconds + found["search_s"] * (case.trials / len(job["configs"]) - 1)
 
     return run
 
@@ -178,6 +194,7 @@ def _result(case: Case, times: dict[str, report.Times]) -> dict[str, Any]:
         "workload": case.workload,
         "scheduler": case.scheduler,
         "trials": case.trials,
+        "others_estimated_from": case.sample,
         "epochs": case.job["epochs"],
         "mode": case.job["mode"],
         "makespan": {name: found.as_dict() for name, found in times.items()},
@@ -210,8 +227,10 @@ def _line(result: dict[str, Any]) -> str:
     for name, ratio in result["ratio"].items():
         bound = result["ratio_bound_by_target"][name]
         limit = f", at most {bound:.0f}x by the target alone" if bound else ""
-        theirs = result["makespan"][name]["median_s"]
-        parts.append(f"{ratio:.1f}x {name} ({theirs:.1f} s, metric {_short(result['metric'][name])}{limit})")
+        theirs = f"{result['makespan'][name]['median_s']:.1f} s"
+        if result["others_estimated_from"]:
+            theirs += f" estimated from {result['others_estimated_from']} trials"
+        parts.append(f"{ratio:.1f}x {name} ({theirs}, metric {_short(result['metric'][name])}{limit})")
     overhead = sum(result["overhead_share"].values())
     return "; ".join([*parts, f"profiling and repacking {overhead:.1%}"])
 

@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +90,7 @@ def run_ray(job: dict[str, Any]) -> dict[str, Any]:
         reduction_factor=job["reduction"],
     )
     with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
         results = tune.Tuner(
             tune.with_resources(trainable, {"cpu": 1}),
             param_space={"config": tune.grid_search(job["configs"])},
@@ -100,9 +102,10 @@ def run_ray(job: dict[str, Any]) -> dict[str, Any]:
             run_config=tune.RunConfig(storage_path=folder, name="study", verbose=0),
         ).fit()
         rows = [results[index].metrics for index in range(len(results))]
+        search_s = time.perf_counter() - started
     ray.shutdown()
     full = [row for row in rows if row and row.get("training_iteration") == job["epochs"]]
-    return _best(job, [row["metric"] for row in full], len(rows))
+    return _best(job, [row["metric"] for row in full], len(rows), search_s)
 
 
 def run_optuna(job: dict[str, Any]) -> dict[str, Any]:
@@ -118,12 +121,14 @@ def run_optuna(job: dict[str, Any]) -> dict[str, Any]:
         with open(path, "w") as file:
             json.dump({**job, "journal": journal}, file)
         command = [sys.executable, "-m", "forebay.cli.bench.tune_baselines", "optuna-worker", path]
+        started = time.perf_counter()
         for worker in [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(CORES)]:
             if worker.wait() != 0:
                 raise RuntimeError("an Optuna worker failed")
+        search_s = time.perf_counter() - started
         trials = study.get_trials(deepcopy=False)
         full = [t.value for t in trials if t.state.name == "COMPLETE" and t.value is not None]
-        return _best(job, full, len([t for t in trials if t.state.is_finished()]))
+        return _best(job, full, len([t for t in trials if t.state.is_finished()]), search_s)
 
 
 def run_optuna_worker(job: dict[str, Any]) -> dict[str, Any]:
@@ -174,10 +179,10 @@ def _optuna_study(job: dict[str, Any], journal: str) -> Any:
     )
 
 
-def _best(job: dict[str, Any], metrics: list[float], trials: int) -> dict[str, Any]:
+def _best(job: dict[str, Any], metrics: list[float], trials: int, search_s: float = 0.0) -> dict[str, Any]:
     finite = [metric for metric in metrics if math.isfinite(metric)]
     best = (max if job["mode"] == "max" else min)(finite, default=None)
-    return {"metric": best, "trials": trials}
+    return {"metric": best, "trials": trials, "search_s": search_s}
 
 
 RUNNERS = {"ray": run_ray, "optuna": run_optuna, "optuna-worker": run_optuna_worker}

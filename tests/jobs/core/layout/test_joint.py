@@ -35,14 +35,14 @@ def instances(draw):
         None,
         draw(st.sampled_from([(1,), (1, 2), (1, 2, 4)])),
         EFFICIENCY,
-        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 2, None])),
         draw(st.integers(2, 8)),
         draw(st.sampled_from([0.0, 0.0, 0.4])),
     )
 
 
 def search_of(instance):
-    return JointSearch(AnytimeSearch(Work(instance), lambda: True), instance.replicas, lambda: 60.0)
+    return JointSearch(AnytimeSearch(Work(instance), lambda: True), instance.replicas or 2, lambda: 60.0)
 
 
 def legal(instance, candidate):

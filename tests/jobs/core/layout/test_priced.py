@@ -35,7 +35,7 @@ def instances(draw):
         None,
         draw(st.sampled_from([(1,), (1, 2), (2,), (1, 2, 4)])),
         EFFICIENCY,
-        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 2, None])),
         draw(st.integers(2, 6)),
         draw(st.sampled_from([0.0, 0.0, 0.4])),
     )
@@ -44,7 +44,7 @@ def instances(draw):
 def bound_of(instance):
     """The bound; an instance whose nodes are not looked at this way is no example."""
     try:
-        return PricedBound(Work(instance))
+        return PricedBound(Work(instance), 1)
     except TooLarge:
         reject()
 
@@ -124,7 +124,7 @@ def test_bound_holds_for_every_legal_alternative():
     plan = make_plan(instance, lambda: 0.0)
     work = Work(instance)
     loose = ClusterBound(work, plan.time).lower_bound()
-    tight = PricedBound(work).lower_bound(loose, plan.time)
+    tight = PricedBound(work, 2).lower_bound(loose, plan.time)
     assert loose <= tight <= plan.time
     for other in plan.alternatives:
         layout = other.layout
@@ -137,10 +137,19 @@ def test_whole_layers_and_groups_leave_a_healthy_cluster_little_to_gain():
     devices = tuple(Device(f"g{i}", f"n{i // 8}", 1.0, 80.0) for i in range(256))
     layers = (Layer(1.0, 2.0, 14.0),) * 80
     work = Work(Instance(devices, layers, 64, (1, 2, 4, 8), EFFICIENCY, 4, 128))
-    bound = PricedBound(work)
+    bound = PricedBound(work, 4)
     assert ClusterBound(work, 192.44).lower_bound() < 187
     assert bound.excluded(190.0, bound.supply.natural())
     assert not bound.excluded(192.44, bound.supply.natural())
+
+
+def test_an_open_number_of_replicas_is_bounded_by_the_best_one():
+    """14 replicas take 188.3 or less on this cluster; four cannot take less than 190."""
+    devices = tuple(Device(f"g{i}", f"n{i // 8}", 1.0, 80.0) for i in range(256))
+    work = Work(Instance(devices, (Layer(1.0, 2.0, 14.0),) * 80, 64, (1, 2, 4, 8), EFFICIENCY, None, 128))
+    bound = PricedBound(work, 14)
+    assert bound.excluded(150.0, bound.supply.natural())
+    assert not bound.excluded(188.3, bound.supply.natural())
 
 
 @settings(max_examples=60, deadline=None)

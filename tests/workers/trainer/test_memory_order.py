@@ -1,0 +1,76 @@
+"""A model alone on a CPU keeps its images channels-last: the same values, and none where PyTorch errs."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from workers.trainer.memory_order import prefer_channels_last
+
+
+class Branches(nn.Module):
+    """Convolutions of all kinds, two of which meet in a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.wide = nn.Conv2d(8, 12, 3, stride=2, padding=1)
+        self.pointwise = nn.Conv2d(8, 12, 1, stride=2, bias=False)
+        self.grouped = nn.Conv2d(12, 12, 3, padding=1, groups=4)
+        self.up = nn.ConvTranspose2d(12, 6, 2, stride=2)
+        self.norm = nn.BatchNorm2d(6)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        value = F.relu(self.stem(images))
+        value = self.wide(value) + self.pointwise(value)
+        return self.norm(self.up(F.relu(self.grouped(value)))).flatten(1)
+
+
+def run(model: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
+    images = images.clone().requires_grad_()
+    output = model(images)
+    (output * torch.cos(output.detach())).sum().backward()
+    return [output, images.grad, *(parameter.grad for parameter in model.parameters())]
+
+
+def test_values_and_gradients_are_those_of_the_plain_order():
+    torch.manual_seed(0)
+    plain = fx.symbolic_trace(Branches()).double()
+    model = copy.deepcopy(plain)
+    prefer_channels_last(model)
+    images = torch.randn(4, 3, 10, 10, dtype=torch.float64)
+    for one, other in zip(run(plain, images), run(model, images), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_layers_take_the_order_but_for_pointwise_ones_without_groups():
+    model = fx.symbolic_trace(Branches())
+    prefer_channels_last(model)
+    layers = {"stem", "wide", "pointwise", "grouped", "up"}
+    changed = {name for name in layers if not model.get_submodule(name).weight.is_contiguous()}
+    assert changed == layers - {"pointwise"}
+    seen = []
+    model.wide.register_forward_hook(lambda layer, inputs, output: seen.append(output))
+    model.pointwise.register_forward_hook(lambda layer, inputs, output: seen.append(output))
+    model(torch.randn(4, 3, 10, 10))
+    assert [value.is_contiguous() for value in seen] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "model", [Branches(), fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU())), nn.Conv2d(2, 2, 3)]
+)
+def test_a_model_whose_graph_is_not_known_or_has_no_images_stays_as_it_is(model):
+    prefer_channels_last(model)
+    assert all(parameter.is_contiguous() for parameter in model.parameters())
+
+
+def test_a_graph_that_calls_a_convolution_itself_stays_as_it_is():
+    class Functional(Branches):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(self.stem(images), self.pointwise.weight, stride=2)
+
+    model = fx.symbolic_trace(Functional())
+    prefer_channels_last(model)
+    assert all(parameter.is_contiguous() for parameter in model.parameters())
