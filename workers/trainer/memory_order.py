@@ -13,8 +13,8 @@ _FUNCTIONS = (F.conv2d, F.conv_transpose2d, torch.conv2d, torch.conv_transpose2d
 def prefer_channels_last(model: nn.Module) -> None:
     """Let the convolutions of a model over images work in channels-last order; values stay what they are.
 
-    Only of a model whose graph shows that it has no convolution but layers, since a strided 1x1 convolution
-    must stay in plain order (see `_keeps_plain`).
+    Only of a model whose graph shows that it has no convolution but layers, since one that is 1x1, strided
+    and without groups must stay in plain order (see `_keeps_plain`).
     """
     if not isinstance(model, fx.GraphModule) or any(node.target in _FUNCTIONS for node in model.graph.nodes):
         return
@@ -29,7 +29,8 @@ def prefer_channels_last(model: nn.Module) -> None:
 
 def _keeps_plain(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     """The backward pass of PyTorch 2.13 for the CPU overruns its memory here in channels-last order."""
-    return layer.groups == 1 and layer.weight[0, 0].numel() == 1
+    strided = any(step > 1 for step in layer.stride)
+    return strided and layer.groups == 1 and layer.weight[0, 0].numel() == 1
 
 
 def _plain_input(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

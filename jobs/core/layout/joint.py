@@ -21,6 +21,7 @@ MOST_LAYERS = 256
 MOST_TYPES = 120
 APPROACH = 2  # steps by the linear program alone
 STEPS = 9
+LEAP = 0.02  # how much faster a next plan may be
 CLOSE = 5e-4  # relative distance of two times at which the search ends
 STEEP = 0.75  # how a time follows the micro-batches run in it, about
 AHEAD = 0.003  # how much longer the integer program is expected to take than the linear one
@@ -67,9 +68,11 @@ class JointSearch:
                 high = found.time
             else:
                 low = time
-            if high - max(low, ahead) <= CLOSE * high or self.seconds_left() <= 0:
+            # Micro-batches are whole: a plan may be faster than the linear program promised.
+            low = max(low, min(ahead, high * (1 - LEAP)))
+            if high - low <= CLOSE * high or self.seconds_left() <= 0:
                 return
-            time = (max(low, ahead) + high) / 2
+            time = (low + high) / 2
 
     def _propose(self, time: float) -> Prices | None:
         """Add better replicas at the prices of those there are; the new prices, None if too few fit."""
@@ -79,6 +82,7 @@ class JointSearch:
                 # Prices of few replicas are extreme ones; halfway there they mislead less.
                 self.groups = (self.groups + known.groups) / 2
                 self.replica = (self.replica + known.replica) / 2
+                self.shapes.share = self.work.microbatches / known.replicas
         spare = BESIDE if self.pool else FIRST_SPARE * self.shapes.share
         new = self.shapes.proposals(self.groups, time, self.replica, spare, self.pool)
         self.pool.update(dict.fromkeys(new))

@@ -26,11 +26,15 @@ Ints = NDArray[np.int64]
 
 
 class Prices(NamedTuple):
-    """What the linear program says: micro-batches run, those one more group of a type or replica is worth."""
+    """What the linear program says: micro-batches run, those one more group of a type or replica is worth.
+
+    `replicas` is how many there are, which need not be whole.
+    """
 
     value: float
     groups: Floats
     replica: float
+    replicas: float
 
 
 class Packed(NamedTuple):
@@ -120,7 +124,7 @@ class Packing:
             return None
         groups = self.supply.consistent(np.maximum(-found.ineqlin.marginals, 0.0))
         replica = 0.0 if self.replicas is None else -float(found.eqlin.marginals[-1])
-        return Prices(-float(found.fun), groups, replica)
+        return Prices(-float(found.fun), groups, replica, float(found.x[: len(shapes)].sum()))
 
     def choose(
         self, shapes: Sequence[Shape], run: Sequence[int], wanted: int, seconds: float

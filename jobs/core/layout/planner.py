@@ -134,7 +134,10 @@ class _Planner:
         )
 
     def _improve(self) -> None:
-        """Climb for a while, choose whole replicas together, and climb from what that finds."""
+        """Climb for a while, choose whole replicas together, and climb from what that finds.
+
+        Where the number of replicas is open, they are chosen together at once.
+        """
         assert self.best is not None
         replicas = self.instance.replicas or len(self.best.layout.replicas)
         whole = self.search_ends
@@ -143,9 +146,10 @@ class _Planner:
         except TooLarge:
             self._climb()
             return
-        self.search_ends = self.started + CLIMB_PART * self.instance.time_limit_s
-        self._climb()
-        self.search_ends = whole
+        if self.instance.replicas is not None:  # climbing keeps their number
+            self.search_ends = self.started + CLIMB_PART * self.instance.time_limit_s
+            self._climb()
+            self.search_ends = whole
         for candidate in search.improve(self.best.time):
             self._report(candidate)
         self._climb()

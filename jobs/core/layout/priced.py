@@ -5,8 +5,8 @@ no more than all nodes can offer at these prices (`supply`). But a replica of m 
 N(m) (`cheapest`), and if N(m) >= base + slope m for all m (`needs`), then D replicas that run M micro-batches
 cost at least D base + slope M. Where that exceeds the supply, T is impossible; with base = 0 for every D,
 which serves where the number of replicas is open. Any prices and any line prove something; the prices here
-are those of the devices that a healthy group of the same speed has, the smallest ones a little less. Layers, micro-batches, the sizes of groups and who is the
-slowest in each stay whole.
+are those of the devices that a healthy group of the same speed has, the smallest ones a little less. Layers,
+micro-batches, the sizes of groups and who is the slowest in each stay whole.
 """
 
 from collections.abc import Callable

@@ -6,8 +6,9 @@ through is kept short by a price on time. Every S, m and price on time makes one
 really runs in T is simulated, so nothing depends on how good the rules are.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +23,18 @@ DEARNESS = (0.3, 1.0)  # price on time, in micro-batches a replica runs in it
 NEAR = 0.25  # around the mean replica many numbers of micro-batches are tried
 NEARBY = 16
 FAR = (0.15, 0.3, 0.5, 1.45)  # in the mean replica's, beyond that
-OPEN = (0.5, 2.0)  # the range in the mean replica's where the number of replicas is open
+OPEN = (0.6, 1.7)  # the range in the mean replica's where the number of replicas is open,
+OPEN_NEARBY = 24  # and how many are tried in it
+WIDE, WIDELY = 4.0, 28  # the same before anything is known: so many times the mean replica's, up and down
 LONGER = 1.08  # how much longer than its S a replica may really take
 DEEPEST = 24  # stages
+SHORT = 5  # stages up to which replicas differ little, so that more of them are proposed
 AT_ONCE = 128
 MOST_PROPOSED = 600
 CLOSE = 1 + 1e-9
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Shapes:
@@ -40,6 +45,9 @@ class Shapes:
         work = supply.work
         self.supply, self.share = supply, share
         self.open = work.instance.replicas is None
+        room, need = sum(device.memory for device in work.instance.living), work.instance.memory_sums[-1]
+        # More replicas than have room for the model would run fewer micro-batches each.
+        self.least = work.microbatches * need / max(room, need, 1e-300)
         self.layers, self.transfer_s, self.part = work.layers, work.transfer_s, work.least_backward_part
         self.forward_s, self.backward_s = float(work.forward[1]), float(work.backward[1])
         self.layer_s = work.total / work.layers
@@ -95,7 +103,7 @@ class Shapes:
         One that runs m costs at most m - `replica` + `spare`.
         """
         least = self.layers * min(self.slowness)
-        counts = self._counts()
+        counts = self._counts(wide=self.open and not known)
         rows = [
             (count, least * factor, dear * self.share / time)
             for factor, count, dear in product(THROUGH, counts, DEARNESS)
@@ -116,11 +124,15 @@ class Shapes:
         scored.sort(key=lambda row: (-row[0], row[1]))
         return [shape for _, shape in scored[:MOST_PROPOSED]]
 
-    def _counts(self) -> list[int]:
+    def _counts(self, wide: bool) -> list[int]:
+        if wide:
+            low, high = max(1.0, self.least * OPEN[0], self.share / WIDE), max(1.0, self.share * WIDE)
+            return np.unique(np.geomspace(low, high, WIDELY).round().astype(int)).tolist()
         least, most = OPEN if self.open else (1 - NEAR, 1 + NEAR)
+        nearby = OPEN_NEARBY if self.open else NEARBY
         low, high = max(1, int(self.share * least)), int(self.share * most) + 1
         far = {max(1, round(self.share * factor)) for factor in FAR}
-        near = np.unique(np.linspace(low, high, min(high - low + 1, NEARBY)).round().astype(int))
+        near = np.unique(np.linspace(low, high, min(high - low + 1, nearby)).round().astype(int))
         return sorted(far | set(near.tolist()))
 
     def _ordered(self, shape: Shape) -> Shape:
@@ -175,52 +187,84 @@ class _Cells:
         return np.divide(self.spare, left, out=np.full_like(left, np.inf), where=left > 0) * CLOSE
 
     def solved(self) -> list[Shape]:
-        """The lightest replicas of every cell that has any: each that is the lightest so deep."""
+        """Of every cell the lightest replica of each number of stages, and where those are few of each way to
+        share out the layers."""
         layers, count = self.shapes.layers, len(self.again)
         best = np.full((count, layers + 1), np.inf)
         best[:, 0] = 0.0
         behind = np.zeros_like(best)
-        found: list[tuple[int, int]] = []
-        taken: list[NDArray[np.int16]] = []
+        found: list[Shape] = []
+        taken: list[Ints] = []
         for after in range(min(DEEPEST, layers) if self.ways else 0):
-            best, behind, choice = self._longer(best, behind, after)
+            steps = self._steps(best, behind, after)
+            best, behind, choice = self._lightest(steps, best.shape)
+            whole = steps.only(np.flatnonzero(steps.ahead == layers))
+            key = whole.cell * layers + (whole.placed if after < SHORT else 0)
+            for cell, placed, way in whole.first_of(key).rows():
+                found.append((self.ways[way], *self._traced(cell, placed, taken)))
             taken.append(choice)
-            found += [(int(cell), after) for cell in np.flatnonzero(np.isfinite(best[:, layers]))]
             best[:, layers] = np.inf
             if not np.isfinite(best).any():
                 break
-        return [self._traced(cell, end, taken) for cell, end in found]
+        return found
 
-    def _longer(self, best: Floats, behind: Floats, after: int) -> tuple[Floats, Floats, NDArray[np.int16]]:
-        """One more stage in front: the least weight by layers, its time behind, and which way it was."""
+    def _steps(self, best: Floats, behind: Floats, after: int) -> "_Steps":
+        """Every state with every way that the cell's rules let follow it, one more stage in front."""
         cell, placed = np.nonzero(np.isfinite(best))
         stage_s, between = self.stage_s, np.maximum(self.again - after, 0)[cell, None]
-        # Every state with every way that the cell's rules let follow it.
         passed = behind[cell, placed][:, None]
         allowed = (stage_s <= self._longest(after)[cell, None]) & (placed[:, None] <= self.before)
         allowed &= (passed + between * stage_s <= self.spare[cell, None] * CLOSE) | (between < 1)
         state, way = np.nonzero(allowed)
-        cell, ahead = cell[state], placed[state] + self.shapes.layers - self.before[way]
-        weight = best[cell, placed[state]] + self.weights[cell, way]
+        cell, placed = cell[state], placed[state]
+        ahead = placed + self.shapes.layers - self.before[way]
+        weight = best[cell, placed] + self.weights[cell, way]
         time = passed[state, 0] + stage_s[way] + 2 * self.shapes.transfer_s
         kept = np.flatnonzero((weight <= self.most[cell, ahead]) & (time <= self.latest[cell, ahead]))
-        flat, weight = cell[kept] * best.shape[1] + ahead[kept], weight[kept]
-        order = np.lexsort((weight, flat))
-        _, first = np.unique(flat[order], return_index=True)
-        chosen = order[first]
-        longer, passing = np.full(best.size, np.inf), np.zeros(best.size)
-        choice = np.full(best.size, -1, dtype=np.int16)
-        at = flat[chosen]
-        longer[at], passing[at], choice[at] = weight[chosen], time[kept[chosen]], way[kept[chosen]]
-        return longer.reshape(best.shape), passing.reshape(best.shape), choice.reshape(best.shape)
+        return _Steps(cell, placed, ahead, way, weight, time).only(kept)
 
-    def _traced(self, cell: int, end: int, taken: Sequence[NDArray[np.int16]]) -> Shape:
-        left, stages = self.shapes.layers, []
-        for after in range(end, -1, -1):
-            way = self.ways[taken[after][cell, left]]
+    def _lightest(self, steps: "_Steps", shape: tuple[int, ...]) -> tuple[Floats, Floats, Ints]:
+        """The least weight by cell and layers, its time behind, and which way it was."""
+        size = shape[0] * shape[1]
+        best, behind, choice = np.full(size, np.inf), np.zeros(size), np.full(size, -1)
+        chosen = steps.first_of(steps.cell * shape[1] + steps.ahead)
+        at = chosen.cell * shape[1] + chosen.ahead
+        best[at], behind[at], choice[at] = chosen.weight, chosen.time, chosen.way
+        return best.reshape(shape), behind.reshape(shape), choice.reshape(shape)
+
+    def _traced(self, cell: int, left: int, taken: Sequence[Ints]) -> Shape:
+        stages = []
+        for choice in reversed(taken):
+            way = self.ways[choice[cell, left]]
             stages.append(way)
             left -= way[1]
         return tuple(stages)
+
+
+class _Steps(NamedTuple):
+    """Stages put in front: whose cell, layers placed before and after, which way, weight and time so far."""
+
+    cell: Ints
+    placed: Ints
+    ahead: Ints
+    way: Ints
+    weight: Floats
+    time: Floats
+
+    def only(self, chosen: Ints) -> "_Steps":
+        """Some of them."""
+        places = (column[chosen] for column in self[:4])
+        return _Steps(*places, weight=self.weight[chosen], time=self.time[chosen])
+
+    def first_of(self, key: Ints) -> "_Steps":
+        """The lightest of every key."""
+        order = np.lexsort((self.weight, key))
+        _, first = np.unique(key[order], return_index=True)
+        return self.only(order[first])
+
+    def rows(self) -> Iterator[tuple[int, int, int]]:
+        """Cell, layers placed before and way of each."""
+        return zip(self.cell.tolist(), self.placed.tolist(), self.way.tolist(), strict=True)
 
 
 def _ways(shapes: Shapes, prices: Floats, longest: float) -> list[tuple[int, int, float, float]]:

@@ -1,6 +1,8 @@
 """A model alone on a CPU keeps its images channels-last: the same values, and none where PyTorch errs."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -26,6 +28,32 @@ class Branches(nn.Module):
         value = F.relu(self.stem(images))
         value = self.wide(value) + self.pointwise(value)
         return self.norm(self.up(F.relu(self.grouped(value)))).flatten(1)
+
+
+TRAIN = """
+import copy
+import runpy
+import sys
+import torch
+from torch import fx
+from workers.trainer.memory_order import prefer_channels_last
+
+here = runpy.run_path(sys.argv[1])
+run = here["run"]
+torch.manual_seed(0)
+plain = fx.symbolic_trace(here["Branches"]())
+model = copy.deepcopy(plain)
+prefer_channels_last(model)
+images = torch.randn(32, 3, 14, 14)
+for one in (plain, model):
+    optimizer = torch.optim.SGD(one.parameters(), lr=1e-6)
+    for _ in range(20):
+        optimizer.zero_grad()
+        run(one, images)
+        optimizer.step()
+for one, other in zip(plain.parameters(), model.parameters(), strict=True):
+    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+"""
 
 
 def run(model: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
@@ -74,3 +102,10 @@ def test_a_graph_that_calls_a_convolution_itself_stays_as_it_is():
     model = fx.symbolic_trace(Functional())
     prefer_channels_last(model)
     assert all(parameter.is_contiguous() for parameter in model.parameters())
+
+
+def test_training_in_single_precision_neither_drifts_nor_crashes():
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN, __file__], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-500:]
