@@ -253,8 +253,8 @@ class _Steps(NamedTuple):
 
     def only(self, chosen: Ints) -> "_Steps":
         """Some of them."""
-        places = (column[chosen] for column in self[:4])
-        return _Steps(*places, weight=self.weight[chosen], time=self.time[chosen])
+        cell, placed, ahead, way = (column[chosen] for column in self[:4])
+        return _Steps(cell, placed, ahead, way, self.weight[chosen], self.time[chosen])
 
     def first_of(self, key: Ints) -> "_Steps":
         """The lightest of every key."""
