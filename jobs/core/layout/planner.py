@@ -30,6 +30,7 @@ SAME = 1e-9  # relative difference below which two times are equal
 ROUNDING = 1e-11
 SEARCH_PART = 0.75  # of the time limit; the rest is for the bound and for writing the plan down
 DRAFT_PART = 0.4
+OPEN_DRAFT_PART = 0.15  # where the number of replicas is open, which drafts find less well
 CLIMB_PART = 0.35
 BOUND_PART = 0.9
 LEAST_SEARCH_S = 10.0
@@ -100,7 +101,8 @@ class _Planner:
 
     def plan(self) -> Plan:
         current_time, keepable = self._current()
-        drafts_end = self.started + DRAFT_PART * self.instance.time_limit_s
+        part = DRAFT_PART if self.instance.replicas is not None else OPEN_DRAFT_PART
+        drafts_end = self.started + part * self.instance.time_limit_s
         others = []
         for other in baselines(self.instance, self.fixed):
             others.append(other)

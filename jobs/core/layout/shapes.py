@@ -19,6 +19,13 @@ from jobs.core.pipeline.makespan import one_f_one_b_makespan
 Shape = tuple[tuple[int, int], ...]  # (number of the group type, layers) of each stage, in order
 
 THROUGH = (1.0, 1.03, 1.07, 1.13, 1.21, 1.33, 1.6)  # S, in the least there is
+SLOWLY = (
+    2.0,
+    2.6,
+    3.5,
+    5.0,
+    7.0,
+)  # more of S where the number of replicas is open, for replicas of few devices
 DEARNESS = (0.3, 1.0)  # price on time, in micro-batches a replica runs in it
 NEAR = 0.25  # around the mean replica many numbers of micro-batches are tried
 NEARBY = 16
@@ -102,12 +109,10 @@ class Shapes:
 
         One that runs m costs at most m - `replica` + `spare`.
         """
-        least = self.layers * min(self.slowness)
         counts = self._counts(wide=self.open and not known)
         rows = [
-            (count, least * factor, dear * self.share / time)
-            for factor, count, dear in product(THROUGH, counts, DEARNESS)
-            if least * factor < time
+            (count, through, dear * self.share / time)
+            for (through, dear), count in product(self._throughs(time), counts)
         ]
         found: dict[Shape, None] = {}
         for begin in range(0, len(rows), AT_ONCE):
@@ -116,13 +121,21 @@ class Shapes:
             cells = _Cells(self, prices, time, microbatches, through, dearness, budget)
             found.update(dict.fromkeys(map(self._ordered, cells.solved())))
         worth = prices.tolist()
-        scored = [
-            (self.at_most(shape, time) - sum(worth[number] for number, _ in shape), shape)
-            for shape in found
-            if shape not in known
-        ]
-        scored.sort(key=lambda row: (-row[0], row[1]))
+        scored = []
+        for shape in found:
+            if shape not in known:
+                run = self.at_most(shape, time)
+                gain = run - sum(worth[number] for number, _ in shape)
+                # Of long and of short replicas those that gain most for what they run, where there may be any.
+                scored.append((-gain / max(run, 1) if self.open else -gain, shape))
+        scored.sort()
         return [shape for _, shape in scored[:MOST_PROPOSED]]
+
+    def _throughs(self, time: float) -> list[tuple[float, float]]:
+        """Every S below a time with the prices on time to try for it."""
+        least = self.layers * min(self.slowness)
+        pairs = [*product(THROUGH, DEARNESS), *product(SLOWLY if self.open else (), DEARNESS[:1])]
+        return [(least * factor, dear) for factor, dear in pairs if least * factor < time]
 
     def _counts(self, wide: bool) -> list[int]:
         if wide:
@@ -257,10 +270,15 @@ class _Steps(NamedTuple):
         return _Steps(cell, placed, ahead, way, self.weight[chosen], self.time[chosen])
 
     def first_of(self, key: Ints) -> "_Steps":
-        """The lightest of every key."""
-        order = np.lexsort((self.weight, key))
-        _, first = np.unique(key[order], return_index=True)
-        return self.only(order[first])
+        """The lightest of every key, by key; of several the last one."""
+        if not len(key):
+            return self
+        least = np.full(int(key.max()) + 1, np.inf)
+        np.minimum.at(least, key, self.weight)
+        lightest = np.flatnonzero(self.weight == least[key])
+        place = np.full(len(least), -1)
+        place[key[lightest]] = lightest
+        return self.only(place[place >= 0])
 
     def rows(self) -> Iterator[tuple[int, int, int]]:
         """Cell, layers placed before and way of each."""

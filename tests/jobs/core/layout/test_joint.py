@@ -172,3 +172,28 @@ def test_one_more_replica_is_worth_its_price_and_no_more():
     assert two.value == pytest.approx(24)
     assert two.replica == pytest.approx(three.value - two.value)
     assert two.groups == pytest.approx(np.zeros(len(supply.types)))
+
+
+@pytest.mark.parametrize("speeds", [{}, {3: 0.5, 20: 0.0, 41: 0.25}])
+def test_an_open_number_of_replicas_is_at_least_as_good_as_any_given_one(speeds):
+    instance = cluster(speeds)
+
+    def fastest(replicas, start):
+        search = JointSearch(
+            AnytimeSearch(Work(replace(instance, replicas=replicas)), lambda: True), start, lambda: 60.0
+        )
+        return min((candidate.time for candidate in search.improve(75.0)), default=math.inf)
+
+    given = [fastest(replicas, replicas) for replicas in (1, 2, 3, 4, 6, 8)]
+    assert fastest(None, 2) <= min(given) * 1.005
+
+
+def test_at_first_an_open_number_of_replicas_is_tried_widely_but_for_too_many_to_have_room():
+    work = Work(replace(cluster({}), replicas=None))  # 64 devices of 80 hold 25 models of 200
+    shapes = Shapes(Supply(work), 24 / 2)
+    natural = shapes.supply.natural()
+    prices = natural * 24 / shapes.supply.worth(natural)
+    first = shapes.proposals(prices, 75.0, 0.0, 2.0, ())
+    run = {shapes.most(shape, 75.0) for shape in first}
+    assert min(run) <= 4
+    assert max(run) >= 20
