@@ -19,13 +19,8 @@ from jobs.core.pipeline.makespan import one_f_one_b_makespan
 Shape = tuple[tuple[int, int], ...]  # (number of the group type, layers) of each stage, in order
 
 THROUGH = (1.0, 1.03, 1.07, 1.13, 1.21, 1.33, 1.6)  # S, in the least there is
-SLOWLY = (
-    2.0,
-    2.6,
-    3.5,
-    5.0,
-    7.0,
-)  # more of S where the number of replicas is open, for replicas of few devices
+# more of S where the number of replicas is open, for replicas of few devices
+SLOWLY = (2.0, 2.6, 3.5, 5.0, 7.0)
 DEARNESS = (0.3, 1.0)  # price on time, in micro-batches a replica runs in it
 NEAR = 0.25  # around the mean replica many numbers of micro-batches are tried
 NEARBY = 16
@@ -126,7 +121,7 @@ class Shapes:
             if shape not in known:
                 run = self.at_most(shape, time)
                 gain = run - sum(worth[number] for number, _ in shape)
-                # Of long and of short replicas those that gain most for what they run, where there may be any.
+                # Where there may be long and short ones: those that gain most for what they run.
                 scored.append((-gain / max(run, 1) if self.open else -gain, shape))
         scored.sort()
         return [shape for _, shape in scored[:MOST_PROPOSED]]
