@@ -69,10 +69,10 @@ class JointSearch:
             else:
                 low = time
             # Micro-batches are whole: a plan may be faster than the linear program promised.
-            low = max(low, min(ahead, high * (1 - LEAP)))
-            if high - low <= CLOSE * high or self.seconds_left() <= 0:
+            floor = max(low, min(ahead, high * (1 - LEAP)))
+            if high - floor <= CLOSE * high or self.seconds_left() <= 0:
                 return
-            time = (low + high) / 2
+            time = (floor + high) / 2
 
     def _propose(self, time: float) -> Prices | None:
         """Add better replicas at the prices of those there are; the new prices, None if too few fit."""

@@ -195,8 +195,10 @@ class _Cells:
         return np.divide(self.spare, left, out=np.full_like(left, np.inf), where=left > 0) * CLOSE
 
     def solved(self) -> list[Shape]:
-        """Of every cell the lightest replica of each number of stages, and where those are few of each way to
-        share out the layers."""
+        """Of every cell the lightest replica of each number of stages.
+
+        Where the number of replicas is open and stages are few, of each way to share out the layers.
+        """
         layers, count = self.shapes.layers, len(self.again)
         best = np.full((count, layers + 1), np.inf)
         best[:, 0] = 0.0
@@ -207,7 +209,8 @@ class _Cells:
             steps = self._steps(best, behind, after)
             best, behind, choice = self._lightest(steps, best.shape)
             whole = steps.only(np.flatnonzero(steps.ahead == layers))
-            key = whole.cell * layers + (whole.placed if after < SHORT else 0)
+            many = self.shapes.open and after < SHORT
+            key = whole.cell * layers + (whole.placed if many else 0)
             for cell, placed, way in whole.first_of(key).rows():
                 found.append((self.ways[way], *self._traced(cell, placed, taken)))
             taken.append(choice)
