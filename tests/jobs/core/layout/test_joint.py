@@ -197,3 +197,16 @@ def test_at_first_an_open_number_of_replicas_is_tried_widely_but_for_too_many_to
     run = {shapes.most(shape, 75.0) for shape in first}
     assert min(run) <= 4
     assert max(run) >= 20
+
+
+def test_replicas_beyond_the_microbatches_there_are_are_left_out():
+    instance = replace(cluster({}), replicas=None, microbatches=2)
+    search = search_of(instance)
+    fast = int(search.supply.rates.argmax())
+    shapes = [((fast, 10), (fast, 10))]
+    packed = search.packing.choose(shapes, [1], 2, 10.0)
+    assert packed is not None
+    assert len(packed.chosen) == 4
+    candidate = search._finished(packed, shapes, [1])
+    assert [replica.microbatches for replica in candidate.layout.replicas] == [1, 1]
+    assert legal(instance, candidate)
