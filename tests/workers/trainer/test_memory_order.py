@@ -9,7 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from tuning.core.study.actions import Member
+from workers.trainer.batches import load_data
+from workers.trainer.loading import load_workload
 from workers.trainer.memory_order import prefer_channels_last
+from workers.trainer.recipe import Recipe
+from workers.trainer.solo import build_lone
 
 
 class Branches(nn.Module):
@@ -109,3 +114,26 @@ def test_training_in_single_precision_neither_drifts_nor_crashes():
         [sys.executable, "-c", TRAIN, __file__], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr[-500:]
+
+
+@pytest.mark.parametrize("dropout", [nn.Dropout(0.5), nn.AlphaDropout(0.5)])
+def test_masks_drawn_by_element_stay_those_of_the_plain_order(dropout):
+    plain = fx.symbolic_trace(nn.Sequential(nn.Conv2d(2, 4, 3), dropout, nn.Conv2d(4, 4, 3)))
+    model = copy.deepcopy(plain)
+    prefer_channels_last(model)
+    images = torch.randn(3, 2, 9, 9)
+    outputs = []
+    for one in (plain, model):
+        torch.manual_seed(0)
+        outputs.append(one.train()(images))
+    torch.testing.assert_close(*outputs)
+
+
+def test_a_full_width_target_trains_so_and_a_surrogate_does_not():
+    workload = load_workload("mnist-cnn", {"width": 64})
+    config = {"lr": 0.01, "momentum": 0.9, "batch_size": 32, "gamma": 0.5}
+    data = load_data(workload, config, "cpu")
+    for scaling, plain in ((1, False), (8, True)):
+        recipe = Recipe(workload, data, torch.device("cpu"), scaling, "mup", parametrized=True)
+        lone = build_lone(recipe, Member(0, config, 0))
+        assert lone.model.get_parameter("block1.conv1.weight").is_contiguous() is plain

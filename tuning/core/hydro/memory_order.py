@@ -17,7 +17,7 @@ _BY_ELEMENT = (nn.Dropout, nn.AlphaDropout)
 
 def dropout_orders(traced: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Order]:
     """For each dropout node, its input's dimensions from the slowest to the fastest in memory."""
-    if not any(_drops(traced, node) for node in traced.graph.nodes):
+    if not drops_by_element(traced):
         return {}
     buffers = [(buffer, buffer.detach().clone()) for buffer in traced.buffers()]
     recorder = _Recorder(traced)
@@ -26,6 +26,11 @@ def dropout_orders(traced: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Nod
         for buffer, value in buffers:
             buffer.copy_(value)
     return recorder.orders
+
+
+def drops_by_element(traced: fx.GraphModule) -> bool:
+    """Whether a model has dropout whose masks depend on the order of its input in memory."""
+    return any(_drops(traced, node) for node in traced.graph.nodes)
 
 
 def _devices(module: nn.Module) -> list[torch.device]:

@@ -4,7 +4,7 @@
 
 They train the same workload at full width with plain PyTorch, on the same configurations, one trial per core,
 with the same batches from tensors in memory, so that neither pays for a data loader. Their best trial is
-their model. Prints `{"metric": ..., "trials": ...}`.
+their model. Prints `{"metric": ..., "trials": ..., "search_s": ...}`.
 """
 
 import json
@@ -179,7 +179,7 @@ def _optuna_study(job: dict[str, Any], journal: str) -> Any:
     )
 
 
-def _best(job: dict[str, Any], metrics: list[float], trials: int, search_s: float = 0.0) -> dict[str, Any]:
+def _best(job: dict[str, Any], metrics: list[float], trials: int, search_s: float) -> dict[str, Any]:
     finite = [metric for metric in metrics if math.isfinite(metric)]
     best = (max if job["mode"] == "max" else min)(finite, default=None)
     return {"metric": best, "trials": trials, "search_s": search_s}

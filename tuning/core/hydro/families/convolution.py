@@ -26,7 +26,7 @@ def grouped(
         if groups == 1 and kernels[0, 0].numel() == 1:
             # The backward pass of PyTorch 2.13 for the CPU overruns its memory at a strided 1x1 convolution
             # without groups in channels-last order; in plain order it is safe.
-            input, kernels = _plain(input), _plain(kernels)
+            input, kernels = plain_order(input), plain_order(kernels)
         else:
             # One channel is in every order at once; only a copy makes all that follows channels-last.
             one_channel = input.shape[1] == 1
@@ -38,7 +38,7 @@ def grouped(
     return function(input, kernels, flat_bias, **options, groups=groups)
 
 
-def _plain(value: Tensor) -> Tensor:
+def plain_order(value: Tensor) -> Tensor:
     """A copy in plain order; one whose spatial size is 1 would pass for plain as it is."""
     return value.clone(memory_format=torch.contiguous_format)
 
