@@ -42,8 +42,8 @@ def _example(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _template(session: Session, model: nn.Module, example: Any) -> Template:
-    """The surrogate and its draws; without scaling the function's own model: all trials start with it."""
-    if not session.parametrized:
+    """The surrogate and its draws; at full width the function's own model: all trials start with it."""
+    if session.scaling == 1:
         return Template(model, None)
     from tuning.core import hydro
 

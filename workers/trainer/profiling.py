@@ -106,13 +106,12 @@ class _Prober:
             return TargetStep(0.0, 0.0, 0)
         batch_size = min(recipe.batch_size(config), len(recipe.data.train))
 
-        def measure(size: int) -> float:
-            step = alone.stepper(*recipe.data.train.take(0, size))
-            return self._measure(alone.tensors, step, recipe.device)[1]
+        def measure(size: int, steps: int) -> float:
+            return _fastest_s(alone.stepper(*recipe.data.train.take(0, size)), steps, recipe.device)
 
-        whole_s = half_s = measure(batch_size)
+        whole_s = half_s = measure(batch_size, STEPS)
         with contextlib.suppress(Exception):  # what cannot take half a batch gains nothing from two devices
-            half_s = measure(max(batch_size // 2, 1))
+            half_s = measure(max(batch_size // 2, 1), STEPS - 1)  # warm from the whole ones
         model = alone.lones[0].model
         gradients = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
         return TargetStep(whole_s, half_s, gradients)
@@ -129,7 +128,7 @@ class _Prober:
         for known, trials, ensemble in self.fused:
             if known is template and trials == size:
                 return ensemble
-        members = [Member(index, dict(config), index) for index in range(size)]
+        members = [Member(index, dict(config), 0) for index in range(size)]  # all equal: drawn once
         ensemble = FusedEnsemble(recipe, members, 0)
         self.fused.append((template, size, ensemble))
         return ensemble
@@ -138,13 +137,17 @@ class _Prober:
         self, tensors: Callable[[], Any], step: Callable[[], None], device: torch.device
     ) -> tuple[int, float]:
         held = measure_bytes(tensors, step, device)
-        clock = step_clock(device)
-        times = []
-        for _ in range(STEPS - 1):
-            started = clock()
-            step()
-            times.append(clock() - started)
-        return held, min(times)
+        return held, _fastest_s(step, STEPS - 1, device)
+
+
+def _fastest_s(step: Callable[[], None], steps: int, device: torch.device) -> float:
+    clock = step_clock(device)
+    times = []
+    for _ in range(steps):
+        started = clock()
+        step()
+        times.append(clock() - started)
+    return min(times)
 
 
 def _worth_trying(step_s: Mapping[int, float], size: int, allowed_s: float) -> bool:

@@ -75,8 +75,8 @@ _TEMPLATES: list[tuple[Workload, tuple[Any, ...], tuple[tuple[str, str], ...], T
 
 @dataclass
 class Recipe:
-    """How the models of one study are built. `scaling` 1 with `parametrized` is a target: full width, but in
-    the parametrization of its surrogates."""
+    """How the models of one study are built. `scaling` 1 with `parametrized` is a target: full width, where
+    every width rule is 1; it starts as the workload's own model does."""
 
     workload: Workload
     data: Data
@@ -125,17 +125,25 @@ class Recipe:
                 return template
         if family is None:
             template = Template(self._seeded(read, TEMPLATE_SEED), None)
+        elif self.scaling == 1:
+            template = Template(self._surrogate(read, family), None)
         else:
             template = Template(*record_draws(lambda: self._surrogate(read, family)))
         _TEMPLATES.append((self.workload, key, read_values(read, config), template))
         return template
 
     def model(self, config: Mapping[str, Any], seed: int) -> nn.Module:
-        """Return a fresh model of a trial: the workload's own, or its surrogate, with weights from `seed`."""
+        """Return a fresh model of a trial: the workload's own, or its surrogate, with weights from `seed`.
+
+        A target has the weights that the workload's own model has with that seed.
+        """
         if not self.parametrized:
             return self._seeded(config, seed).to(self.device)
         template = self.template(config)
         model = copy.deepcopy(template.module)
+        if template.draws is None:
+            model.load_state_dict(self._seeded(config, seed).state_dict())
+            return model.to(self.device)
         parameters = dict(model.named_parameters())
         with torch.no_grad():
             for name, tensor in template.weights(seed).items():
@@ -145,7 +153,13 @@ class Recipe:
     def fused(self, members: Sequence[Member]) -> Any:
         """Return the members' models as one fused module, each with the weights it would have alone."""
         template = self.template(members[0].config)
-        weights = [self._weights(template, member) for member in members]
+        drawn: dict[str, Mapping[str, Tensor]] = {}  # equal members, as a profile has them, are drawn once
+        weights = []
+        for member in members:
+            key = repr((member.seed, member.config))
+            if key not in drawn:
+                drawn[key] = self._weights(template, member)
+            weights.append(drawn[key])
         seeds = [member.seed for member in members]
         return template.container(weights, seeds, self.data.example_inputs(), self.device)
 

@@ -59,8 +59,11 @@ class DeviceProcess:
 
     def start(self) -> None:
         """Start the process; forked where possible, which spares it importing PyTorch."""
+        from tuning.core import hydro
         from workers.trainer.process import serve
 
+        if self.can_fork:
+            hydro.load_all()
         context: Any = multiprocessing.get_context("fork" if self.can_fork else "spawn")
         here, there = context.Pipe()
         self.process = context.Process(target=serve, args=(there, self.workload, self.threads), daemon=True)

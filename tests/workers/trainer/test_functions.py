@@ -130,6 +130,18 @@ def test_a_function_trains_a_target_and_its_model_is_saved(tmp_path: Path) -> No
     assert load_file(str(ended.model))["3.weight"].shape == (32, 32)
 
 
+def test_a_target_starts_with_the_functions_own_model(tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    found = []
+    for scaling in (4, 1):
+        setting = Setting("rings", str(tmp_path / str(scaling)), data_seed=4, scaling=scaling, threads=1)
+        order = TargetOrder("t0", setting, 3, {"lr": 0.2, "gamma": 0.9}, seed=1, epochs=2)
+        found.append(load_file(str(train_target(order, lambda event: None, workload=train).model)))
+    for name, weight in found[0].items():
+        torch.testing.assert_close(weight, found[1][name], rtol=1e-4, atol=1e-5)
+
+
 def test_a_function_also_runs_by_hand() -> None:
     model = forebay.prepare_model(nn.Linear(2, 2))
     optimizer = forebay.prepare_optimizer(torch.optim.SGD, model, lr=0.1)

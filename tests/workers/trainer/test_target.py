@@ -1,6 +1,7 @@
 """Targets: full width, saved with their configuration, resumable, cut without losing what there is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from tuning.core.study import TargetCheckpointed, TargetReported
+from workers.trainer.batches import load_data
 from workers.trainer.orders import Setting, TargetOrder, Verdict
 from workers.trainer.target import train_target
 from workers.trainer.workloads.digits_mlp import DigitsMlp
@@ -55,6 +57,35 @@ def test_a_target_has_full_width_and_its_file_loads_into_the_users_model(tmp_pat
     assert weights["2.weight"].shape == (32, 32)
     card = json.loads((tmp_path / "target-17.json").read_text())
     assert (card["workload"], card["config"], card["epochs"]) == ("digits-mlp", CONFIG, 3)
+
+
+def by_hand(config: dict[str, Any], epochs: int) -> dict[str, torch.Tensor]:
+    """Train the workload's own model in plain PyTorch."""
+    workload = small()
+    torch.manual_seed(3)
+    model = workload.model(config)
+    kind, arguments = workload.optimizer(config)
+    optimizer = kind(model.parameters(), **arguments)
+    schedule = workload.scheduler(config)
+    scheduler = schedule[0](optimizer, **schedule[1])
+    data = load_data(workload, config, "cpu")
+    for epoch in range(1, epochs + 1):
+        for inputs, targets in data.training_batches(1, epoch, config["batch_size"], fold_single=False):
+            optimizer.zero_grad()
+            workload.loss(model(inputs), targets).backward()
+            optimizer.step()
+        scheduler.step()
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("parametrization", ["mup", "standard"])
+def test_a_target_is_the_users_own_model_trained_as_by_hand(tmp_path: Path, parametrization: str) -> None:
+    asked = order(tmp_path)
+    asked = replace(asked, setting=replace(asked.setting, parametrization=parametrization))
+    ended = train_target(asked, lambda event: None, workload=small())
+    found = load_file(str(ended.model))
+    for name, weight in by_hand(CONFIG, 3).items():
+        torch.testing.assert_close(found[name], weight, rtol=1e-4, atol=1e-5)
 
 
 def test_a_target_continues_from_its_checkpoint_to_the_same_model(tmp_path: Path) -> None:

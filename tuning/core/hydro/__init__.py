@@ -49,5 +49,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def load_all() -> None:
+    """Load every part now, so that processes forked from this one need not."""
+    for name in _HOME:
+        __getattr__(name)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
