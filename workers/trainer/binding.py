@@ -72,7 +72,7 @@ def _bind_optimizer(session: Session, model: nn.Module) -> None:
         for scheduler in session.schedulers:
             scheduler.inner = hydro.scheduler(scheduler.kind, prepared.inner, **scheduler.arguments)
     except hydro.FuseError:
-        if session.parametrized or session.fused:
+        if session.scaling > 1 or session.fused:
             raise
         prepared.inner = prepared.kind(model.parameters(), **prepared.arguments)
         for scheduler in session.schedulers:

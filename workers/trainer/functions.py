@@ -129,7 +129,7 @@ class _FunctionRun:
 def make_session(
     members: Sequence[Member], setting: Setting, report: Report, control: Control, target: bool = False
 ) -> Session:
-    """Return a session for these members; a target has full width in its surrogates' parametrization."""
+    """Return a session for these members; a target has full width."""
     return Session(
         members,
         report,
@@ -138,7 +138,6 @@ def make_session(
         device=setting.device,
         scaling=1 if target else setting.scaling,
         parametrization=setting.parametrization,
-        parametrized=setting.scaling > 1,
     )
 
 

@@ -141,13 +141,10 @@ class Recipe:
             return self._seeded(config, seed).to(self.device)
         template = self.template(config)
         model = copy.deepcopy(template.module)
-        if template.draws is None:
-            model.load_state_dict(self._seeded(config, seed).state_dict())
-            return model.to(self.device)
-        parameters = dict(model.named_parameters())
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         with torch.no_grad():
-            for name, tensor in template.weights(seed).items():
-                parameters[name].copy_(tensor)
+            for name, tensor in self._weights(template, config, seed).items():
+                tensors[name].copy_(tensor)
         return model.to(self.device)
 
     def fused(self, members: Sequence[Member]) -> Any:
@@ -158,15 +155,15 @@ class Recipe:
         for member in members:
             key = repr((member.seed, member.config))
             if key not in drawn:
-                drawn[key] = self._weights(template, member)
+                drawn[key] = self._weights(template, member.config, member.seed)
             weights.append(drawn[key])
         seeds = [member.seed for member in members]
         return template.container(weights, seeds, self.data.example_inputs(), self.device)
 
-    def _weights(self, template: Template, member: Member) -> dict[str, Tensor]:
+    def _weights(self, template: Template, config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:
         if template.draws is not None:
-            return template.weights(member.seed)
-        model = self._seeded(member.config, member.seed)
+            return template.weights(seed)
+        model = self._seeded(config, seed)
         return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
     def _seeded(self, config: Mapping[str, Any], seed: int) -> nn.Module:

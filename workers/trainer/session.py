@@ -127,12 +127,11 @@ class Session:
         device: str,
         scaling: int,
         parametrization: str,
-        parametrized: bool,
     ) -> None:
         self.members = list(members)
         self.report_to, self.stopped = report, stopped
         self.data_seed, self.device = data_seed, torch.device(device)
-        self.scaling, self.parametrization, self.parametrized = scaling, parametrization, parametrized
+        self.scaling, self.parametrization = scaling, parametrization
         self.models: list[PreparedModel] = []
         self.optimizers: list[PreparedOptimizer] = []
         self.schedulers: list[PreparedScheduler] = []

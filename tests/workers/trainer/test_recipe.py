@@ -58,6 +58,34 @@ def test_fused_trials_have_the_weights_they_would_have_alone(scaling: int) -> No
             assert torch.equal(weight, alone.state_dict()[name]), (index, name)
 
 
+class Masked(nn.Module):
+    """A fixed random mask, kept out of the state dict, before what is trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.rand(2), persistent=False)
+        self.layers = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 2))
+
+    def forward(self, points: torch.Tensor) -> torch.Tensor:
+        return self.layers(points * self.mask)
+
+
+class Masking(Gained):
+    def model(self, config: Any) -> nn.Module:
+        return Masked()
+
+
+def test_a_target_has_every_tensor_of_the_users_own_model() -> None:
+    workload, config = Masking(), {"lr": 0.1}
+    setting = Setting("masking", "", 0, scaling=4, threads=1)
+    recipe = Recipe.of(workload, load_data(workload, config, "cpu"), setting, target=True)
+    found = recipe.model(config, seed=7)
+    torch.manual_seed(7)
+    own = Masked()
+    for name, tensor in [*own.named_parameters(), *own.named_buffers()]:
+        assert torch.equal(dict([*found.named_parameters(), *found.named_buffers()])[name], tensor), name
+
+
 def test_equal_trials_are_drawn_once() -> None:
     recipe = _recipe(1)
     recipe.template({"lr": 0.1, "gain": 1.0})
